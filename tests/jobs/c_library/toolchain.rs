@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 use shmem_testkit::needs::skipped;
@@ -116,8 +117,11 @@ impl Toolchain {
             true => ("oshc++", CXX_FLAGS),
             false => ("oshcc", FLAGS),
         };
-        // Programs that run keep theirs, tests that run at the same time see whole files only.
-        let fresh = made.with_extension(format!("{}.new", std::process::id()));
+        // Programs that run keep theirs, tests that run at the same time see whole files only, and each makes its own:
+        // threads of this process, too.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let fresh = made.with_extension(format!("{}-{number}.new", std::process::id()));
         let mut command = Command::new(self.tool(wrapper));
         command
             .args(standard)
