@@ -61,7 +61,7 @@ impl UniqueId {
     /// loopback address if there is none; `SHMEM_SOFT_ADDRESS` says otherwise, and so does [`UniqueId::on`].
     ///
     /// The job ends when this process does, with a message, unless all PEs have finalized by then. If this process is one
-    /// of the PEs, its exit waits for the others' finalize.
+    /// of the PEs, its exit waits for the others' finalize, up to 30 s.
     ///
     /// # Errors
     /// `SHMEM_SOFT_ADDRESS` names no address of this machine; the system refuses a socket, a thread or random bytes.

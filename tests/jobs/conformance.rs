@@ -56,15 +56,12 @@ layouts! {
         "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=5";
     own_two_nodes: "-n 4 --nodes 2", "SHMEM_CTX_QPS" = "4";
     own_nodes_of_one: "-n 5 --nodes 5", "SHMEM_CTX_QPS" = "64";
-    own_none: "-n 4 --nodes 2", "SHMEM_CTX_QPS" = "0";
     own_grow: "-n 5 --nodes 3", "SHMEM_CTX_QPS" = "3", "SHMEM_HEAP_REGISTER" = "grow";
     own_streams: "-n 4 --nodes 2", "SHMEM_CTX_QPS" = "3", "SHMEM_SOFT_MTU" = "1024", "SHMEM_SOFT_STREAM" = "64";
     own_lossy: "-n 4 --nodes 2", "SHMEM_CTX_QPS" = "3",
         "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=7";
     own_owner: "-n 5 --nodes 3", "SHMEM_CTX_QPS" = "3", "SHMEM_ATOMICS" = "owner";
     own_few_queue_pairs: "-n 6 --nodes 6", "SHMEM_CTX_QPS" = "3", "SHMEM_MAX_QPS" = "5";
-    own_owner_few_queue_pairs: "-n 4 --nodes 4", "SHMEM_CTX_QPS" = "1", "SHMEM_MAX_QPS" = "2",
-        "SHMEM_ATOMICS" = "owner";
     own_xrc: "-n 8 --nodes 4", "SHMEM_CTX_QPS" = "3", "SHMEM_TRANSPORT" = "xrc";
     xrc: "-n 8 --nodes 4", "SHMEM_TRANSPORT" = "xrc";
     xrc_uneven: "-n 5 --nodes 3", "SHMEM_TRANSPORT" = "xrc";

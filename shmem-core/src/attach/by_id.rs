@@ -12,6 +12,8 @@ const RANK: &str = "RANK";
 const WORLD_SIZE: &str = "WORLD_SIZE";
 const MASTER_ADDR: &str = "MASTER_ADDR";
 const MASTER_PORT: &str = "MASTER_PORT";
+/// What names a run of it, and one of several attempts at that.
+const RUN: [&str; 2] = ["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"];
 
 /// A place in the job of an id.
 #[derive(Debug, Clone)]
@@ -48,6 +50,8 @@ impl Start {
             (Some(text), _) => ("SHMEM_UNIQUE_ID", text.reveal().parse()),
             (None, Some(secret)) => {
                 let host = needed(&lookup, SECRET, MASTER_ADDR)?;
+                let run = RUN.map(|name| lookup(name).unwrap_or_default());
+                let run = run.each_ref().map(String::as_str);
                 let port = match settings.unique_id_port {
                     0 => number::<u16>(&lookup, SECRET, MASTER_PORT)?
                         .checked_add(1)
@@ -60,7 +64,7 @@ impl Start {
                 };
                 (
                     SECRET,
-                    UniqueId::from_secret(secret.reveal(), host.trim(), port),
+                    UniqueId::from_secret(secret.reveal(), host.trim(), port, &run),
                 )
             }
             (None, None) => return Ok(None),
@@ -142,8 +146,14 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(found.id.address(), ("node7", 4711));
-        let alike = UniqueId::from_secret(KEY, "node7", 4711).unwrap();
+        let alike = UniqueId::from_secret(KEY, "node7", 4711, &["", ""]).unwrap();
         assert_eq!(found.id.to_bytes(), alike.to_bytes());
+        // Another attempt is another job.
+        let again = [port[0], ("TORCHELASTIC_RESTART_COUNT", "1")];
+        let again = start(&[&torch[..], &secret, &again].concat())
+            .unwrap()
+            .unwrap();
+        assert_ne!(again.id.to_bytes(), alike.to_bytes());
         // Started by shmrun.
         let node = [("SHMEM_NODE", "5")];
         assert!(

@@ -148,6 +148,41 @@ fn a_point_is_passed_without_what_comes_after_it() {
     }
 }
 
+/// Of two contexts' atomics on one word the second waits for the first, and has posted nothing: it is under way all
+/// the same.
+#[test]
+fn what_waits_for_its_word_is_under_way() {
+    for way in WAYS {
+        let mut job = Job::with(3, |config, _| way(config));
+        put(ctx(&job.pes[0], 0), 2, 0, 40);
+        ctx(&job.pes[0], 0).quiet().unwrap();
+        job.pes[2].pause();
+        let (first, rest) = job.pes.split_at_mut(2);
+        let (a, b) = (&first[0], &mut rest[0]);
+        let mut old = [u32::MAX; 2];
+        let to = old.as_mut_ptr();
+        let add = AtomicOp::Add(1);
+        for number in 0..2 {
+            // SAFETY: the results live until after quiet, and are looked at through these pointers alone.
+            unsafe {
+                let to = to.add(number).cast();
+                ctx(a, 1 + number as u16)
+                    .atomic_fetch_into(2, 0, 0, Width::W4, add, to)
+                    .unwrap();
+            }
+        }
+        let second = ctx(a, 2).point(2).expect("it has not begun");
+        assert!(!ctx(a, 2).is_past(&second).unwrap());
+        b.resume();
+        ctx(a, 2).wait_for(&second).unwrap();
+        assert!(ctx(a, 2).point(2).is_none());
+        // SAFETY: it is complete.
+        assert_eq!(unsafe { to.add(1).read_volatile() }, 41);
+        ctx(a, 1).quiet().unwrap();
+        assert_eq!(old, [40, 41]);
+    }
+}
+
 /// Old values land when the operation completes, not before.
 #[test]
 fn old_values_are_stored_by_quiet() {

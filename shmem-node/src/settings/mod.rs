@@ -261,7 +261,7 @@ settings! {
          that the program lacks one. The same for all PEs.";
     test_timeout: Option<Duration> = "unset", "SHMEM_TEST_TIMEOUT",
         "a time such as 500ms, 90s or 2m; 0s for no limit", value::duration_or_unset,
-        "How long a job of a test (#[shmem::test]) may take, whatever the test itself says of that; rounded up to \
+        "How long a job of a test (shmem::test) may take, whatever the test itself says of that; rounded up to \
          seconds. To debug one, set 0s.";
     version: bool = "unset", "SHMEM_VERSION" | "SMA_VERSION",
         "set to anything", value::present,

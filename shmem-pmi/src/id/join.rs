@@ -295,12 +295,15 @@ fn meet(id: &UniqueId, claim: &Claim, patience: Duration) -> Result<(TcpStream, 
     let mut nap = FIRST_NAP;
     let mut refusals = 0;
     loop {
-        let source = match connect(id) {
-            Ok(stream) => match greet(id, stream, claim)? {
+        let limit = ANSWER
+            .min(patience.saturating_sub(began.elapsed()))
+            .max(LAST_NAP);
+        let source = match connect(id, limit) {
+            Ok(stream) => match greet(id, stream, claim, limit)? {
                 Some(met) => return Ok(met),
                 None => {
                     refusals += 1;
-                    if refusals == REFUSALS {
+                    if refusals == REFUSALS || began.elapsed() >= patience {
                         return Err(stranger(id));
                     }
                     None
@@ -327,11 +330,11 @@ fn meet(id: &UniqueId, claim: &Claim, patience: Duration) -> Result<(TcpStream, 
     }
 }
 
-fn connect(id: &UniqueId) -> io::Result<TcpStream> {
+fn connect(id: &UniqueId, limit: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     // Looked up each time: names of machines that start may appear later.
     for at in id.address().to_socket_addrs()? {
-        match TcpStream::connect_timeout(&at, ANSWER) {
+        match TcpStream::connect_timeout(&at, limit) {
             // While nobody listens at a port from which the system takes some for connections, one may meet itself.
             Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {
                 last = io::ErrorKind::ConnectionRefused.into();
@@ -348,10 +351,11 @@ fn greet(
     id: &UniqueId,
     mut stream: TcpStream,
     claim: &Claim,
+    limit: Duration,
 ) -> Result<Option<(TcpStream, Guest)>, JoinError> {
     let prepared = stream
         .set_nodelay(true)
-        .and_then(|()| stream.set_read_timeout(Some(ANSWER)))
+        .and_then(|()| stream.set_read_timeout(Some(limit)))
         .and_then(|()| sys::keep_alive(stream.as_fd(), serve::SILENCE));
     prepared.map_err(os(PREPARE))?;
     let mut nonce = [0; 32];

@@ -37,7 +37,7 @@ impl UniqueId {
     /// # Errors
     /// The address is not one of this machine; the system refuses a socket, a thread or random bytes.
     pub fn on(address: IpAddr, patience: Duration) -> Result<Self, MakeError> {
-        serve::make(&address.to_string(), patience)
+        serve::make(address, patience)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -94,7 +94,17 @@ fn wait(id: &UniqueId, max: Duration, until: impl Fn(&Status) -> bool) {
 }
 
 /// Listens at an address, makes an id that says so, and hosts its job.
-pub(super) fn make(host: &str, gathering: Duration) -> Result<UniqueId, MakeError> {
+pub(super) fn make(address: IpAddr, gathering: Duration) -> Result<UniqueId, MakeError> {
+    let host = &address.to_string();
+    if address.is_unspecified() {
+        return Err(MakeError::Listen {
+            at: At(host, 0).to_string(),
+            source: io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "others cannot reach that: name one of this machine's addresses",
+            ),
+        });
+    }
     let listener = listen(host, 0)?;
     let port = listener.local_addr().map_err(|source| MakeError::Os {
         what: "ask for the port of a socket",
@@ -118,9 +128,14 @@ fn listen(host: &str, port: u16) -> Result<TcpListener, MakeError> {
         at: At(host, port).to_string(),
         source,
     };
-    let all: Vec<_> = (host, port).to_socket_addrs().map_err(failed)?.collect();
     let means_loopback =
         host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::IpAddr>().is_ok();
+    let all: Vec<_> = match (host, port).to_socket_addrs() {
+        Ok(all) => all.collect(),
+        Err(e) if means_loopback => return Err(failed(e)),
+        // It may be one that others know, and this machine not or not yet.
+        Err(_) => Vec::new(),
+    };
     let local = all
         .iter()
         .filter(|at| means_loopback || !at.ip().is_loopback());

@@ -106,12 +106,19 @@ impl UniqueId {
     }
 
     /// As [`UniqueId::at`], with a key that everybody who knows `secret` makes for himself. It is as hard to
-    /// guess as the secret is.
+    /// guess as the secret is. Jobs of one secret have different keys if they meet at different places, or what
+    /// names them, `run`, differs: they must not take each other's processes and messages for their own.
     ///
     /// # Errors
     /// A host or port that cannot be.
-    pub fn from_secret(secret: &str, host: &str, port: u16) -> Result<Self, IdError> {
-        let key = Key::from_secret(secret.as_bytes());
+    pub fn from_secret(secret: &str, host: &str, port: u16, run: &[&str]) -> Result<Self, IdError> {
+        let digits = port.to_string();
+        let parts: Vec<&[u8]> = [host, &digits]
+            .iter()
+            .chain(run)
+            .map(|part| part.as_bytes())
+            .collect();
+        let key = Key::from_secret(secret.as_bytes()).derive("job", &parts);
         Self::with_key(key, Listener::FirstPe, host, port)
     }
 
@@ -294,12 +301,21 @@ mod tests {
         let shown = format!("{one:?}");
         assert_eq!(shown, "UniqueId(at [::1]:4711, key withheld)");
         assert!(!shown.contains(&hex(one.key.bytes())[..8]));
-        let alike = || UniqueId::from_secret("s", "a", 1).unwrap().to_bytes();
-        assert_eq!(alike(), alike());
-        assert_ne!(
-            alike(),
-            UniqueId::from_secret("t", "a", 1).unwrap().to_bytes()
-        );
+        let of = |secret, host, port, run: &[&str]| {
+            let id = UniqueId::from_secret(secret, host, port, run);
+            id.unwrap().identity()
+        };
+        let one = of("s", "a", 1, &["r", "0"]);
+        assert_eq!(one, of("s", "a", 1, &["r", "0"]));
+        for other in [
+            of("t", "a", 1, &["r", "0"]),
+            of("s", "b", 1, &["r", "0"]),
+            of("s", "a", 2, &["r", "0"]),
+            of("s", "a", 1, &["q", "0"]),
+            of("s", "a", 1, &["r", "1"]),
+        ] {
+            assert_ne!(other, one);
+        }
     }
 
     #[test]

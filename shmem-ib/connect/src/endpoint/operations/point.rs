@@ -10,7 +10,8 @@ use shmem_verbs::Hca;
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     pe: u32,
-    mark: Mark,
+    /// Nothing that was posted is under way without it.
+    mark: Option<Mark>,
     /// Atomics of several steps were among it. They complete in an order of their own, in which no point can be
     /// named: all that are under way are waited for.
     composed: bool,
@@ -21,10 +22,11 @@ impl<H: Hca> Context<'_, H> {
     /// under way.
     pub fn point(self, pe: u32) -> Option<Point> {
         let mut locked = self.endpoint.lock();
-        let mark = locked.accounts.of(self.id).last_towards(pe)?;
+        // One that waits for others on its word has posted nothing yet.
         let composed = locked.has_composed(self.id, pe);
-        let under_way = composed || !has_reached(locked.peers.get(&pe), mark);
-        under_way.then_some(Point { pe, mark, composed })
+        let last = locked.accounts.of(self.id).last_towards(pe);
+        let mark = last.filter(|&mark| !has_reached(locked.peers.get(&pe), mark));
+        (composed || mark.is_some()).then_some(Point { pe, mark, composed })
     }
 
     /// Whether everything before `point` is complete. Makes progress.
@@ -37,7 +39,8 @@ impl<H: Hca> Context<'_, H> {
             return Err(locked.over());
         }
         locked.poll();
-        let past = has_reached(locked.peers.get(&point.pe), point.mark)
+        let reached = |mark| has_reached(locked.peers.get(&point.pe), mark);
+        let past = point.mark.is_none_or(reached)
             && !(point.composed && locked.has_composed(self.id, point.pe));
         locked.lost_error(self.id).map(|()| past)
     }
@@ -51,7 +54,9 @@ impl<H: Hca> Context<'_, H> {
         if locked.closed {
             return Err(locked.over());
         }
-        locked.wait_for_marks(&[(point.pe, point.mark)]);
+        if let Some(mark) = point.mark {
+            locked.wait_for_marks(&[(point.pe, mark)]);
+        }
         if point.composed {
             locked.wait_for_composed(self.id, Some(point.pe));
         }
