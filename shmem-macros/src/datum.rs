@@ -47,6 +47,10 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     }
     let (parameters, arguments, bounds) = generics.split_for_impl();
     let of_fields = of_fields(fields, &types);
+    let alike = generic.then(|| alike(&types));
+    let members = fields.members();
+    let values = (0..types.len()).map(|i| format_ident!("field_{i}"));
+    let given = values.clone();
     let layout = (!generic).then(|| layout(input, &types));
     Ok(quote! {
         #[automatically_derived]
@@ -60,9 +64,23 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             fn fields #parameters () #bounds {
                 fn datum<T: ::shmem::Datum>() {}
                 #of_fields
+                #alike
+            }
+            // The struct itself, which another macro may have changed behind this one.
+            #[allow(dead_code, unused_variables)]
+            fn as_written #parameters (it: #name #arguments) #bounds {
+                let #name { #(#members: #values),* } = it;
+                #(let _: #types = #given;)*
             }
         };
     })
+}
+
+/// That the types are one: what is written alike, a macro or a path through another one's crate, may not be.
+fn alike(types: &[&Type]) -> TokenStream {
+    let first = element(types[0]);
+    let others = types[1..].iter().map(|ty| element(ty));
+    quote!(#(let _: fn(#first) -> #others = |it| it;)*)
 }
 
 /// Asks of each field that its type is a `Datum`, at its place.
@@ -141,10 +159,9 @@ impl Repr {
             return Err(Error::new(span, what));
         }
         // Field after field of one size and one alignment.
+        // The compiler looks, too: here it is said in better words.
         let first = written(element(types[0]));
-        // What a macro makes may be another type each time.
-        let is_other =
-            |ty: &&&Type| matches!(element(ty), Type::Macro(_)) || written(element(ty)) != first;
+        let is_other = |ty: &&&Type| written(element(ty)) != first;
         match types.iter().find(is_other) {
             None => Ok(()),
             Some(other) => {

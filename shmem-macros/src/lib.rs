@@ -100,7 +100,7 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
-/// The test fails when the job does: when a PE panics, gives an error, ends too early or is killed, and
+/// The test fails when the job does: when a PE panics, gives an error, exits with another status than 0 or is killed, and
 /// when the time limit is over. Its message is the launcher's: which PE on which node, and why, or who waits for
 /// whom. What the PEs print is the test's output, with the PE in front of each line, if there are several.
 ///

@@ -268,8 +268,9 @@ impl Network {
     /// wakes; it is not woken for that, because most often the whole process ends now.
     pub(crate) fn stop(&self) {
         self.progress.stop();
-        self.branches.stop();
         self.endpoint.close();
+        // Their threads have closed them.
+        self.branches.stop();
     }
 
     /// Has the progress threads of an endpoint that was stopped end, and waits for that. An init that has

@@ -136,9 +136,6 @@ impl<T> sealed::Buffer for Old<T> {}
 impl<B: Buffer, M: Mode> Request<'_, B, M> {
     /// Whether the operation is complete, so that [`wait`](Self::wait) would not. Takes in what has come over the
     /// network.
-    ///
-    /// # Panics
-    /// In a thread that may not call the library.
     pub fn is_done(&mut self) -> bool {
         if let Some(point) = &self.until
             && self

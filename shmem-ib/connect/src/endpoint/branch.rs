@@ -72,7 +72,9 @@ impl<H: Hca> Endpoint<H> {
             return Err(over);
         }
         // From here on it hears of what is new.
-        own.branches.push(Arc::clone(branch));
+        if !own.branches.iter().any(|other| Arc::ptr_eq(other, branch)) {
+            own.branches.push(Arc::clone(branch));
+        }
         let directory = own.directory.clone();
         let known = own.sealed.is_none();
         let identity = known.then_some((own.config.job_id, own.config.job_key));
