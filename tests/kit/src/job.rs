@@ -4,6 +4,7 @@
 //! inherits that does not throw its environment away; so processes are found however they were started, and
 //! whoever has become their parent.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -442,17 +443,25 @@ impl Running {
         }
     }
 
-    /// Kills until nobody is left: a process may start another one before it dies.
+    /// Kills until nobody is left: a process may start another one before it dies. One that dies loses its
+    /// memory, and the mark with it, a moment before it has ended.
     fn kill_all(&self) {
+        let mut killed = BTreeSet::new();
         loop {
             let mut left = self.processes();
             left.retain(|p| p.state != 'Z');
             if left.is_empty() {
-                return;
+                break;
             }
             for process in left {
                 processes::kill(process.pid, SIGKILL);
+                killed.insert(process.pid);
             }
+            sleep(TICK);
+        }
+        let end = Instant::now() + GRACE;
+        let dies = |pid: &i32| Process::of(*pid).is_some_and(|p| p.state != 'Z');
+        while killed.iter().any(dies) && Instant::now() < end {
             sleep(TICK);
         }
     }
