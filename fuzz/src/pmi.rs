@@ -81,11 +81,6 @@ pub fn pmi2_seeds() -> Vec<Vec<u8>> {
         Command::Iallgather {
             value: vec![0xfe, 1].into(),
         },
-        Command::IallgatherFor {
-            first: 1,
-            count: 2,
-            values: vec![1, 2, 3, 4].into(),
-        },
         Command::Wait { request: 7 },
         Command::Data {
             operation: Operation::Scatter,

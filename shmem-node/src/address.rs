@@ -9,8 +9,8 @@ use crate::segment::NodeView;
 /// Bytes of an address.
 pub const ADDRESS_LEN: usize = 32;
 
-/// PEs of a group at most: their addresses fit into a message of PMI.
-const GROUP: usize = 512;
+/// PEs of a group at most: their addresses fit into one message.
+pub(crate) const GROUP: usize = 512;
 
 const WORDS: usize = ADDRESS_LEN / size_of::<u64>();
 

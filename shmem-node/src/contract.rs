@@ -5,7 +5,7 @@
 
 use std::os::fd::RawFd;
 
-/// Connected stream socket to the NLA, speaking PMI-2.
+/// Connected stream socket to the NLA, for whoever speaks PMI in the process.
 pub const PMI_FD: RawFd = 3;
 /// The node's table memory, for reading only.
 pub const TABLES_FD: RawFd = 4;
@@ -13,8 +13,10 @@ pub const TABLES_FD: RawFd = 4;
 pub const HEAP_FD: RawFd = 5;
 /// The file that names the node's XRC domain, for the HCAs of its PEs.
 pub const XRC_FD: RawFd = 6;
+/// Socket over which the PEs of a node speak to the NLA: [`ToAgent`](crate::to_agent::ToAgent).
+pub const AGENT_FD: RawFd = 7;
 /// The first number that means nothing to a PE.
-pub const FIRST_FREE_FD: RawFd = 7;
+pub const FIRST_FREE_FD: RawFd = 8;
 
 /// Decimal descriptor of the PMI socket, as PMI clients know it.
 pub const ENV_PMI_FD: &str = "PMI_FD";
@@ -48,7 +50,7 @@ pub const ENV_BINDINGS: &str = "SHMEM_BINDINGS";
 
 /// Value of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
 /// a library of different versions refuse each other instead of misreading memory.
-pub const NODE_CONTRACT: &str = "12";
+pub const NODE_CONTRACT: &str = "13";
 
 /// Most PEs of a job.
 pub const MAX_PES: u32 = 1 << 20;

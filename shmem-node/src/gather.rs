@@ -1,11 +1,12 @@
-//! Results of PMI allgathers, once per node: written by the NLA, read by the PEs.
+//! Results of allgathers, once per node: written by the NLA, read by the PEs. Those of PMI have their slots,
+//! and those of the PEs' addresses others.
 //!
 //! A PE hands its value to the NLA and goes on; it looks here when it needs another PE's value.
-//! Slots are reused, so a result is there until [`GATHER_SLOTS`] later requests have completed.
+//! Slots are reused, so a result is there until as many later requests have completed as there are slots.
 
 use std::time::Duration;
 
-use crate::layout::{GATHER_SLOTS, GATHER_VALUE_MAX, TablesLayout};
+use crate::layout::SlotsLayout;
 use crate::slot::SlotHeader;
 use crate::sys::Mapping;
 
@@ -13,7 +14,7 @@ use crate::sys::Mapping;
 #[derive(Clone, Copy)]
 pub struct Gather {
     map: Mapping,
-    layout: TablesLayout,
+    layout: SlotsLayout,
     n_pes: usize,
 }
 
@@ -26,19 +27,19 @@ impl std::fmt::Debug for Gather {
 }
 
 impl Gather {
-    pub(crate) fn new(map: Mapping, layout: TablesLayout, n_pes: usize) -> Self {
+    pub(crate) fn new(map: Mapping, layout: SlotsLayout, n_pes: usize) -> Self {
         Self { map, layout, n_pes }
     }
 
     fn header(&self, request: u32) -> &'static SlotHeader {
-        let slot = request as usize % GATHER_SLOTS;
-        let offset = self.layout.gather_headers + slot * size_of::<SlotHeader>();
+        let slot = request as usize % self.layout.count;
+        let offset = self.layout.headers + slot * size_of::<SlotHeader>();
         // SAFETY: the layout puts an aligned header there; it consists of atomics.
         unsafe { self.map.get(offset) }
     }
 
     fn values(&self, request: u32) -> usize {
-        self.layout.gather_values + request as usize % GATHER_SLOTS * self.layout.gather_stride
+        self.layout.values + request as usize % self.layout.count * self.layout.stride
     }
 
     /// Stores the result of `request`, one value of `value_len` bytes per PE in order of rank, and
@@ -57,9 +58,9 @@ impl Gather {
     /// shown by [`Gather::finish`]. The result that lay in its slot is gone from here on.
     ///
     /// # Panics
-    /// If the length is beyond [`GATHER_VALUE_MAX`].
+    /// If the length is beyond that for which there is room.
     pub fn begin(&self, request: u32, value_len: usize) {
-        assert!(value_len <= GATHER_VALUE_MAX);
+        assert!(value_len <= self.layout.value_max);
         self.header(request).begin(value_len as u32);
         // One call instead of a page fault for every 4 KiB. Without it they would just happen.
         self.map
@@ -100,7 +101,7 @@ impl Gather {
     }
 
     /// The value of PE `rank` in the result of `request`, if that is there. Take what is needed
-    /// out of it at once: the bytes change when the slot is reused, [`GATHER_SLOTS`] requests later.
+    /// out of it at once: the bytes change when the slot is reused.
     pub fn value(&self, request: u32, rank: usize) -> Option<&'static [u8]> {
         if !self.is_done(request) || rank >= self.n_pes {
             return None;

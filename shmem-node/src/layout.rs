@@ -1,6 +1,7 @@
 //! Where things lie in the two memories of a node: pure arithmetic, the same for the NLA that
 //! makes them and the PEs that map them.
 
+use crate::address::ADDRESS_LEN;
 use crate::kvs::{KvsLayout, Locks};
 use crate::pe_block::PeBlock;
 use crate::slot::SlotHeader;
@@ -22,8 +23,44 @@ const HUGE_SEGMENT_ALIGN: usize = 2 << 20;
 /// `r % GATHER_SLOTS`.
 pub const GATHER_SLOTS: usize = 8;
 
+/// Exchanges of addresses whose results lie there: one for a life of the PEs, `life % ADDRESS_SLOTS`. When that of
+/// the next is complete, all PEs have left the one before it.
+pub const ADDRESS_SLOTS: usize = 2;
+
 /// Longest allgather value of one PE in bytes.
 pub const GATHER_VALUE_MAX: usize = 1024;
+
+/// Where results of allgathers lie, each in a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotsLayout {
+    /// How many: the result of request `r` lies in slot `r % count`.
+    pub count: usize,
+    /// Longest value of one PE in bytes.
+    pub value_max: usize,
+    /// `[SlotHeader; count]`.
+    pub headers: usize,
+    /// Values of slot `s` start at `values + s * stride`.
+    pub values: usize,
+    /// Bytes of one slot's values.
+    pub stride: usize,
+}
+
+impl SlotsLayout {
+    fn new(after: usize, count: usize, value_max: usize, n_pes: usize) -> Self {
+        let headers = page_up(after);
+        Self {
+            count,
+            value_max,
+            headers,
+            values: page_up(headers + count * size_of::<SlotHeader>()),
+            stride: page_up(n_pes * value_max),
+        }
+    }
+
+    fn end(&self) -> usize {
+        self.values + self.count * self.stride
+    }
+}
 
 /// Offsets in the tables memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +73,10 @@ pub struct TablesLayout {
     pub leader_of: usize,
     /// `[u32; n_local]`: the ranks of this node.
     pub ranks: usize,
-    /// `[SlotHeader; GATHER_SLOTS]`.
-    pub gather_headers: usize,
-    /// Values of slot `s` start at `gather_values + s * gather_stride`.
-    pub gather_values: usize,
-    /// Bytes of one slot's values.
-    pub gather_stride: usize,
+    /// Results of PMI's allgathers.
+    pub gather: SlotsLayout,
+    /// Results of the exchanges of addresses.
+    pub addresses: SlotsLayout,
     /// The key-value store.
     pub kvs: KvsLayout,
     /// Length of the whole memory.
@@ -56,18 +91,16 @@ impl TablesLayout {
         let local_of = node_of + 4 * n_pes;
         let leader_of = local_of + 4 * n_pes;
         let ranks = leader_of + 4 * n_nodes;
-        let gather_headers = page_up(ranks + 4 * n_local);
-        let gather_values = page_up(gather_headers + GATHER_SLOTS * size_of::<SlotHeader>());
-        let gather_stride = page_up(n_pes * GATHER_VALUE_MAX);
-        let kvs = KvsLayout::new(gather_values + GATHER_SLOTS * gather_stride, kvs_log);
+        let gather = SlotsLayout::new(ranks + 4 * n_local, GATHER_SLOTS, GATHER_VALUE_MAX, n_pes);
+        let addresses = SlotsLayout::new(gather.end(), ADDRESS_SLOTS, ADDRESS_LEN, n_pes);
+        let kvs = KvsLayout::new(addresses.end(), kvs_log);
         Self {
             node_of,
             local_of,
             leader_of,
             ranks,
-            gather_headers,
-            gather_values,
-            gather_stride,
+            gather,
+            addresses,
             kvs,
             len: kvs.end,
         }
@@ -146,15 +179,17 @@ mod tests {
                 t.local_of,
                 t.leader_of,
                 t.ranks,
-                t.gather_headers,
-                t.gather_values,
+                t.gather.headers,
+                t.gather.values,
+                t.addresses.headers,
+                t.addresses.values,
                 t.kvs.head,
                 t.kvs.index,
                 t.kvs.log,
                 t.len,
             ];
             assert!(order.is_sorted(), "{t:?}");
-            assert!(t.ranks + 4 * n_local <= t.gather_headers);
+            assert!(t.ranks + 4 * n_local <= t.gather.headers);
             assert_eq!(t.len % PAGE, 0);
         }
     }

@@ -4,14 +4,15 @@
 //! programs that must agree on a few things to the byte: which settings exist ([`settings`]),
 //! which environment variables and descriptors a PE starts with ([`contract`]), what lies where in
 //! the node's shared memory ([`layout`], [`segment`], [`gather`], [`kvs`], [`pe_block`], [`barrier`]),
-//! how a program becomes a template that forks the node's PEs ([`template`]), and how PEs that have no
+//! how a program becomes a template that forks the node's PEs ([`template`]), what a PE says to the agent
+//! ([`to_agent`]), and how PEs that have no
 //! agent share memory ([`rendezvous`]) and find their addresses ([`own_address`]). This crate is that
 //! agreement and nothing else; it knows neither PMI nor InfiniBand.
 //!
 //! # The node segment
 //! Three memfds, made by the NLA, without names in any file system, so nothing can be left behind:
 //!
-//! * **tables**: job facts, the map rank -> node, the results of PMI allgathers, and what PMI's
+//! * **tables**: job facts, the map rank -> node, the addresses of all PEs, the results of PMI allgathers, and what PMI's
 //!   fences have made visible. Written by the NLA alone; sealed so that PEs can map it only for reading. It lies once per node however
 //!   many PEs there are, which is what keeps a PE free of memory that grows with the job.
 //! * **heap**: the node barrier, one [`pe_block::PeBlock`] per PE (state, doorbell, statistics,
@@ -50,6 +51,7 @@ pub mod stats;
 mod sync;
 pub mod sys;
 pub mod template;
+pub mod to_agent;
 pub mod traces;
 pub mod turns;
 pub mod waiting;

@@ -3,9 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
-use shmem_node::contract::{
-    self, ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD,
-};
+use shmem_node::contract::{ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD};
 use shmem_node::segment::NodeView;
 use shmem_node::sys;
 
@@ -60,7 +58,7 @@ pub(super) fn attach(version: &str) -> Result<Attached, Error> {
         )));
     }
     check_size(node.n_pes())?;
-    let pmi = Pmi::inherited(rank, &contract::hex(&node.job_id()))?;
+    let pmi = Pmi::inherited(node.local_of()[rank as usize])?;
     Ok(Attached::new(rank as usize, node, heap, Some(xrc), pmi))
 }
 

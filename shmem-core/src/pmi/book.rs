@@ -11,10 +11,10 @@ use super::found::{Found, read};
 /// Where a PE's address is looked up.
 #[derive(Clone)]
 pub(crate) enum Book {
-    /// In the result of the agents' allgather, which lies in the node segment.
+    /// In the result of the agents' exchange, which lies in the node segment.
     Gather {
         view: Box<NodeView>,
-        /// Number of the allgather.
+        /// Number of the exchange.
         request: u32,
     },
     /// In the key-value space of a PMI server.
@@ -26,7 +26,7 @@ impl Book {
     pub(crate) fn find(&self, pe: u32) -> Found {
         match self {
             Self::Gather { view, request } => {
-                let gather = view.gather();
+                let gather = view.addresses();
                 // In this order: the result may arrive between two looks.
                 if !gather.is_done(*request) {
                     return Found::Pending;
@@ -44,7 +44,7 @@ impl Book {
     pub(crate) fn wait(&self, max: Duration) {
         match self {
             Self::Gather { view, request } => {
-                view.gather().wait(*request, max);
+                view.addresses().wait(*request, max);
             }
             Self::Kvs(book) => book.wait(max),
         }

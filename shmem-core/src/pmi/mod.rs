@@ -33,7 +33,7 @@ pub(crate) enum Pmi {
     /// There is none: this process was started alone.
     Alone,
     /// The launch agent of `shmrun`.
-    Agent(Box<AgentClient>),
+    Agent(AgentClient),
     /// The PMI server of another launcher.
     Foreign(Arc<Foreign>),
 }
@@ -45,8 +45,8 @@ impl Pmi {
     }
 
     /// Takes over the socket that the launch agent left open. Nothing is sent yet.
-    pub(crate) fn inherited(rank: u32, job: &str) -> Result<Self, Error> {
-        AgentClient::inherited(rank, job).map(|agent| Self::Agent(Box::new(agent)))
+    pub(crate) fn inherited(local: u32) -> Result<Self, Error> {
+        AgentClient::inherited(local).map(Self::Agent)
     }
 
     /// Whether this process is of the job of an id.
@@ -94,7 +94,7 @@ impl Pmi {
         let address: [u8; Published::LEN] = published.to_bytes();
         match (self, book) {
             (Self::Agent(agent), _) => match view.leave_address(local, life, &address) {
-                Some(all) => agent.iallgather_for(&all),
+                Some(all) => agent.hand_over(&all),
                 None => Ok(()),
             },
             (Self::Foreign(_), Book::Kvs(book)) => book.exchange(&address, endpoint),

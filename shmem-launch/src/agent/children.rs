@@ -4,6 +4,7 @@ use shmem_pmi::server::TreeLink;
 
 use super::Agent;
 use super::event::Action;
+use super::pmi::Service;
 use crate::child::{self, Child, Failure};
 use crate::frame::Frame;
 
@@ -102,7 +103,10 @@ impl Agent {
             Frame::Beat => {}
             Frame::Failed(_) | Frame::Say(_) => self.up.send(&frame),
             Frame::StdinCredit(n) => self.input_taken(Some(child), n),
-            Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Child(child), bytes),
+            Frame::Pmi(bytes) => self.tree(Service::Pmi, TreeLink::Child(child), bytes),
+            Frame::Addresses(bytes) => {
+                self.tree(Service::Addresses, TreeLink::Child(child), bytes);
+            }
             Frame::Pmix(bytes) => self.pmix_tree(TreeLink::Child(child), bytes),
             Frame::Output { rank, stream, data } => {
                 let from = (rank, stream);

@@ -1,8 +1,10 @@
 //! What an agent is told and what it answers: its interface to the driver.
 
+use shmem_node::to_agent::ToAgent;
 use shmem_pmi::server::Shared;
 
 use super::InputRoute;
+use super::pmi::Service;
 use crate::census::{Census, Example};
 use crate::child::ChildSetup;
 use crate::exit::End;
@@ -102,6 +104,8 @@ pub enum Event<'a> {
     FromPe(u32, &'a [u8]),
     /// A PE's PMI socket was closed.
     PeClosed(u32),
+    /// An OpenSHMEM program said something.
+    Said(ToAgent<'a>),
     /// The node's PMIx server said something.
     FromPmix(FromServer<'a>),
     /// The PEs that get input have taken so many bytes of it, each of them; 0 if none takes any more.
@@ -157,6 +161,8 @@ pub enum Action {
     /// Put a piece of an allgather's result into the node segment. Pieces come in order, from
     /// offset 0 to the last one.
     Publish {
+        /// Whose slots it belongs to.
+        of: Service,
         /// Number of the operation.
         request: u64,
         /// Bytes of each value.

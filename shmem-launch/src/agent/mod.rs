@@ -40,8 +40,9 @@ mod timers;
 
 use std::collections::VecDeque;
 
+use shmem_node::to_agent::ToAgent;
 use shmem_pmi::question::Answer;
-use shmem_pmi::server::{NodeServer, NodeStore, TreeLink};
+use shmem_pmi::server::{NodeStore, TreeLink};
 
 use crate::child::Child;
 use crate::exit::{Cause, End, Fault, is_for_programs};
@@ -58,6 +59,7 @@ use silence::Silence;
 pub use crate::child::ChildSetup;
 pub use event::{Action, Event, Missed, Setup};
 use pes::Pes;
+pub use pmi::{Servers, Service};
 use pmix::Pmix;
 use progress::Progress;
 
@@ -84,7 +86,7 @@ enum Phase {
 pub struct Agent {
     setup: Setup,
     phase: Phase,
-    pmi: NodeServer,
+    servers: Servers,
     pmix: Option<Pmix>,
     pes: Pes,
     children: Vec<Child>,
@@ -105,8 +107,8 @@ pub struct Agent {
     fault_sent: bool,
     /// Whether it was told that somebody is missing for ever.
     absent_sent: bool,
-    /// For which operation, and with how many absent, that was looked for last.
-    looked: Option<(u64, [u32; 3])>,
+    /// For which operation of each service, and with how many absent, that was looked for last.
+    looked: [Option<(u64, [u32; 3])>; 2],
     /// The same for group barriers, of which the state has a number.
     looked_at_groups: Option<(u64, [u32; 3])>,
     disconnected_sent: bool,
@@ -130,13 +132,13 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent before its driver has prepared anything. `pmi` is the server of its node.
-    pub fn new(setup: Setup, pmi: NodeServer) -> Self {
+    /// An agent before its driver has prepared anything, with the servers of its node.
+    pub fn new(setup: Setup, servers: Servers) -> Self {
         let children: Vec<_> = setup.children.iter().cloned().map(Child::new).collect();
         Self {
             phase: Phase::Preparing,
-            pmix: setup.pmix.then(|| Pmix::new(pmi.place())),
-            pmi,
+            pmix: setup.pmix.then(|| Pmix::new(servers.pmi.place())),
+            servers,
             pes: Pes::new(setup.n_local),
             input: Input::new(&setup.input),
             output: Output::new(
@@ -157,7 +159,7 @@ impl Agent {
             fold: Fold::default(),
             fault_sent: false,
             absent_sent: false,
-            looked: None,
+            looked: [None; 2],
             looked_at_groups: None,
             disconnected_sent: false,
             silence: Silence::default(),
@@ -176,7 +178,7 @@ impl Agent {
 
     /// Keeps what PMI's fences make visible in `store`, which is empty; before any event.
     pub fn use_store(&mut self, store: Box<dyn NodeStore>) {
-        self.pmi.use_store(store);
+        self.servers.pmi.use_store(store);
     }
 
     /// Bytes for the parent (`None`) or a child; the driver consumes what it has written.
@@ -251,9 +253,18 @@ impl Agent {
             } => self.reaped(local, end, missed, attached, now),
             Event::Respawned { local, pid } => self.respawned(local, pid),
             Event::FromPe(local, bytes) => {
-                self.pmi.handle_client_bytes(local as usize, bytes);
+                self.servers.pmi.handle_client_bytes(local as usize, bytes);
             }
-            Event::PeClosed(local) => self.pmi.client_closed(local as usize),
+            Event::PeClosed(local) => self.servers.pmi.client_closed(local as usize),
+            Event::Said(ToAgent::Addresses { first, bytes }) => self.bring_addresses(first, bytes),
+            Event::Said(ToAgent::Abort {
+                local,
+                status,
+                text,
+            }) => self.wants_end(local, status, text.to_owned(), now),
+            Event::Said(ToAgent::Tell { local, text, adds }) => {
+                self.has_words(local, text.to_owned(), adds, now);
+            }
             Event::FromPmix(said) => self.pmix_said(said, now),
             Event::StdinTaken(n) => self.input_taken(None, n),
             Event::Terminated(signal) => {
@@ -276,7 +287,7 @@ impl Agent {
         }
         self.timers(now);
         self.start_children(now);
-        self.serve_pmi(now);
+        self.serve(now);
         self.serve_pmix();
         self.return_credit();
         self.look_for_absent();
@@ -350,14 +361,15 @@ impl Agent {
                 self.flush_at = Some(self.clock(now) + FLUSH_NS);
             }
             Frame::Finish => {}
-            Frame::Pmi(bytes) => self.pmi_tree(TreeLink::Parent, bytes),
+            Frame::Pmi(bytes) => self.tree(Service::Pmi, TreeLink::Parent, bytes),
+            Frame::Addresses(bytes) => self.tree(Service::Addresses, TreeLink::Parent, bytes),
             Frame::Pmix(bytes) => self.pmix_tree(TreeLink::Parent, bytes),
             Frame::Answer {
                 asker,
                 ticket,
                 answer,
             } => match Answer::decode(answer) {
-                Ok(answer) => self.pmi.handle_answer(asker, ticket, answer),
+                Ok(answer) => self.servers.pmi.handle_answer(asker, ticket, answer),
                 Err(e) => self.broken_parent(&e),
             },
             Frame::Respawn { rank, count } => self.respawn(rank, count),

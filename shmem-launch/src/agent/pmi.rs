@@ -1,9 +1,14 @@
-//! The agent and its PMI server: what the server wants to be done, and whether somebody waits for PEs
-//! that will not come.
+//! The agent and its two servers: what they want to be done, and whether somebody waits for PEs that will not
+//! come.
+//!
+//! One speaks PMI with whoever does in the PEs. The other has nothing but the exchange of addresses of OpenSHMEM
+//! programs, which must not count among the operations of an MPI library in the same processes: each library
+//! counts its own, and nobody knows in which order the libraries are used.
 
 use std::sync::Arc;
 
-use shmem_pmi::server::{Output, TreeLink};
+use shmem_node::address::ADDRESS_LEN;
+use shmem_pmi::server::{ConfigError, Job, NodePlace, NodeServer, Output, TreeLink};
 
 use super::{Action, Agent};
 use crate::child::Child;
@@ -11,18 +16,76 @@ use crate::exit::Cause;
 use crate::fold::Notice;
 use crate::frame::{Frame, OutBuf};
 
-/// Bytes of PMI's stream in one frame at most.
-const PMI_PIECE: usize = 32 << 10;
+/// Bytes of such a stream in one frame at most.
+const PIECE: usize = 32 << 10;
 
 /// How long a PE that has closed its PMI connection may take to end, before others are told not to wait
 /// for it: how it ends says more.
 const LOST_NS: u64 = 1_000_000_000;
 
-/// PMI's messages are a byte stream of their own, so they are cut as suits the link: with pieces that
-/// fit a receiver's buffer, nobody on the way has to grow one for a whole result.
-fn send_pmi(bytes: &Arc<Vec<u8>>, out: &mut OutBuf) {
-    for start in (0..bytes.len()).step_by(PMI_PIECE) {
-        out.send_pmi(bytes, start..bytes.len().min(start + PMI_PIECE));
+/// One of the two servers of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// PMI.
+    Pmi,
+    /// The exchange of UD addresses.
+    Addresses,
+}
+
+impl Service {
+    const ALL: [Self; 2] = [Self::Pmi, Self::Addresses];
+
+    /// Messages between servers are a byte stream of their own, so they are cut as suits the link: with pieces
+    /// that fit a receiver's buffer, nobody on the way has to grow one for a whole result.
+    fn send(self, bytes: &Arc<Vec<u8>>, out: &mut OutBuf) {
+        for start in (0..bytes.len()).step_by(PIECE) {
+            let piece = start..bytes.len().min(start + PIECE);
+            match self {
+                Self::Pmi => out.send_pmi(bytes, piece),
+                Self::Addresses => out.send_addresses(bytes, piece),
+            }
+        }
+    }
+}
+
+/// The servers of an agent, at the same place of the same job.
+#[derive(Debug)]
+pub struct Servers {
+    /// That of PMI.
+    pub(super) pmi: NodeServer,
+    /// That of the exchange of addresses, which has no clients: PEs bring theirs without a connection.
+    pub(super) addresses: NodeServer,
+}
+
+impl Servers {
+    /// For the processes of `job` at `place`. What else is known of the job is PMI's.
+    ///
+    /// # Errors
+    /// Job and place contradict each other.
+    pub fn new(job: Job, place: NodePlace) -> Result<Self, ConfigError> {
+        let exchange = Job {
+            id: job.id.clone(),
+            size: job.size,
+            ..Job::default()
+        };
+        Ok(Self {
+            addresses: NodeServer::new(exchange, place.clone())?,
+            pmi: NodeServer::new(job, place)?,
+        })
+    }
+
+    fn of(&self, service: Service) -> &NodeServer {
+        match service {
+            Service::Pmi => &self.pmi,
+            Service::Addresses => &self.addresses,
+        }
+    }
+
+    fn of_mut(&mut self, service: Service) -> &mut NodeServer {
+        match service {
+            Service::Pmi => &mut self.pmi,
+            Service::Addresses => &mut self.addresses,
+        }
     }
 }
 
@@ -30,6 +93,12 @@ impl Agent {
     /// Tells when some have joined an operation that others, who have ended, cannot join any more:
     /// those who did would wait for ever. What a PE brought before its end has been read before.
     pub(super) fn look_for_absent(&mut self) {
+        for service in Service::ALL {
+            self.look_for_absent_at(service);
+        }
+    }
+
+    fn look_for_absent_at(&mut self, service: Service) {
         let children = self.children.iter();
         let below = children.fold(0, |n, c| {
             n + u32::from(c.exited) + u32::from(c.disconnected) + u32::from(c.is_lost())
@@ -39,15 +108,16 @@ impl Agent {
         if self.stopping || self.absent_sent || absent == [0; 3] {
             return;
         }
-        let Some(request) = self.pmi.oldest_incomplete() else {
+        let server = self.servers.of(service);
+        let Some(request) = server.oldest_incomplete() else {
             return;
         };
         // Looking costs a look at each PE, and those who are missing only get fewer: there is nothing
         // new to find before another one is, or another operation is the oldest.
-        if self.looked.replace((request, absent)) == Some((request, absent)) {
+        if self.looked[service as usize].replace((request, absent)) == Some((request, absent)) {
             return;
         }
-        let missing = self.pmi.who_is_missing(request);
+        let missing = server.who_is_missing(request);
         let first = self.setup.first_rank;
         let here = missing.local.iter().find(|r| self.pes.is_absent(r - first));
         let here = here.map(|rank| (rank, self.pes.has_ended(rank - first)));
@@ -74,7 +144,10 @@ impl Agent {
         let gone = |c: &Child| c.exited || c.disconnected;
         let below = self.children.iter().filter(|c| gone(c)).count() as u32;
         let (ended, disconnected) = self.pes.absent();
-        let state = (self.pmi.barrier_version(), [ended, disconnected, below]);
+        let state = (
+            self.servers.pmi.barrier_version(),
+            [ended, disconnected, below],
+        );
         let nobody = state.0 == 0 || state.1 == [0; 3];
         if self.stopping || self.absent_sent || nobody {
             return;
@@ -85,6 +158,7 @@ impl Agent {
         let (first, pes, children) = (self.setup.first_rank, &self.pes, &self.children);
         let is_absent = |rank| pes.is_absent(rank - first);
         let rank = self
+            .servers
             .pmi
             .barrier_waits_for(is_absent, |c| gone(&children[c]));
         if let Some(rank) = rank {
@@ -108,28 +182,42 @@ impl Agent {
         }
     }
 
-    pub(super) fn pmi_tree(&mut self, from: TreeLink, bytes: &[u8]) {
-        if let Err(e) = self.pmi.handle_tree(from, bytes) {
-            self.fault(
-                0,
-                Cause::Node {
-                    what: format!("PMI: {e}"),
-                },
-            );
+    /// A PE brings addresses of this node.
+    pub(super) fn bring_addresses(&mut self, first: u32, bytes: &[u8]) {
+        let server = &mut self.servers.addresses;
+        if let Err(e) = server.bring(first as usize, ADDRESS_LEN, bytes) {
+            let what = format!("addresses: {e}");
+            self.fault(0, Cause::Node { what });
         }
     }
 
-    pub(super) fn serve_pmi(&mut self, now: u64) {
-        while let Some(output) = self.pmi.poll_output() {
+    pub(super) fn tree(&mut self, service: Service, from: TreeLink, bytes: &[u8]) {
+        if let Err(e) = self.servers.of_mut(service).handle_tree(from, bytes) {
+            let what = match service {
+                Service::Pmi => format!("PMI: {e}"),
+                Service::Addresses => format!("addresses: {e}"),
+            };
+            self.fault(0, Cause::Node { what });
+        }
+    }
+
+    pub(super) fn serve(&mut self, now: u64) {
+        for service in Service::ALL {
+            self.serve_at(service, now);
+        }
+    }
+
+    fn serve_at(&mut self, service: Service, now: u64) {
+        while let Some(output) = self.servers.of_mut(service).poll_output() {
             match output {
                 Output::ToClient { local, bytes } => {
                     self.actions.push_back(Action::ToPe(local as u32, bytes));
                 }
-                Output::ToParent(bytes) => send_pmi(&bytes, &mut self.up),
+                Output::ToParent(bytes) => service.send(&bytes, &mut self.up),
                 Output::ToChild { child, bytes } => {
                     let c = &mut self.children[child];
                     if !c.is_closed() {
-                        send_pmi(&bytes, &mut c.out);
+                        service.send(&bytes, &mut c.out);
                     }
                 }
                 Output::Publish {
@@ -140,6 +228,7 @@ impl Agent {
                     last,
                 } => {
                     self.actions.push_back(Action::Publish {
+                        of: service,
                         request,
                         value_len,
                         offset,
@@ -151,28 +240,7 @@ impl Agent {
                     local,
                     exit_code,
                     message,
-                } => {
-                    let (rank, pid) = self.identify(local as u32);
-                    self.press(local as u32, now);
-                    self.fault(
-                        pid,
-                        Cause::Abort {
-                            rank,
-                            code: exit_code,
-                            message,
-                        },
-                    );
-                }
-                Output::Told { local, text, adds } => {
-                    let notice = Notice {
-                        rank: self.identify(local as u32).0,
-                        node: self.setup.node,
-                        count: 1,
-                        adds,
-                        text,
-                    };
-                    self.notice(notice, now);
-                }
+                } => self.wants_end(local as u32, exit_code, message, now),
                 Output::ProtocolError { local, text } => {
                     let (rank, pid) = self.identify(local as u32);
                     let what = format!("PE {rank} (pid {pid}) does not speak PMI: {text}");
@@ -195,5 +263,29 @@ impl Agent {
                 _ => {}
             }
         }
+    }
+
+    /// A PE asks for the end of the job.
+    pub(super) fn wants_end(&mut self, local: u32, code: i32, message: String, now: u64) {
+        let (rank, pid) = self.identify(local);
+        self.press(local, now);
+        let cause = Cause::Abort {
+            rank,
+            code,
+            message,
+        };
+        self.fault(pid, cause);
+    }
+
+    /// A PE has words for the user.
+    pub(super) fn has_words(&mut self, local: u32, text: String, adds: bool, now: u64) {
+        let notice = Notice {
+            rank: self.identify(local).0,
+            node: self.setup.node,
+            count: 1,
+            adds,
+            text,
+        };
+        self.notice(notice, now);
     }
 }

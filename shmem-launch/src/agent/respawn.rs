@@ -80,7 +80,7 @@ impl Agent {
         match pid {
             Ok(pid) => {
                 self.pes.respawned(local, pid as u32);
-                self.pmi.restart(local as usize);
+                self.servers.pmi.restart(local as usize);
             }
             Err(e) => {
                 let rank = self.setup.first_rank + local;

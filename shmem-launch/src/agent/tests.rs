@@ -83,7 +83,7 @@ impl Agent {
             process_mapping: ProcessMapping::from_nodes(&node_of).to_string(),
             ..Job::default()
         };
-        let pmi = NodeServer::new(job, NodePlace::in_tree(&tree, 0, &node_of)).unwrap();
+        let servers = Servers::new(job, NodePlace::in_tree(&tree, 0, &node_of)).unwrap();
         let setup = Setup {
             node: 0,
             first_rank: 0,
@@ -96,7 +96,7 @@ impl Agent {
             starts: 2,
             children,
         };
-        Self::new(setup, pmi)
+        Self::new(setup, servers)
     }
 
     fn hear(&mut self, frame: &Frame<'_>, now: u64) {

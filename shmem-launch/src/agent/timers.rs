@@ -36,7 +36,7 @@ impl Agent {
 
     fn own_timers(&mut self, now: u64) {
         while let Some(local) = self.pes.settle_closed(now) {
-            self.pmi.will_not_return(local as usize);
+            self.servers.pmi.will_not_return(local as usize);
         }
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill_at = None;

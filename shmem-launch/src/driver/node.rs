@@ -3,9 +3,11 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+
+use rustix::net::SocketType;
 
 use shmem_node::contract;
 use shmem_node::cpus::Bindings;
@@ -18,6 +20,7 @@ use shmem_node::template::exec::Recipe;
 use super::group::Group;
 use super::parts::Parts;
 use super::template::Start;
+use crate::agent::Servers;
 use crate::binding::{self, Topology};
 use crate::frame::{Launch, Stream};
 use crate::job;
@@ -32,6 +35,9 @@ pub(super) struct Node {
     pub(super) group: Group,
     pub(super) segment: NodeSegment,
     pub(super) template: Option<NlaSide>,
+    /// Where the PEs' words arrive, and their end of it until they are started.
+    pub(super) words: Option<OwnedFd>,
+    their_words: Option<OwnedFd>,
     pub(super) template_pid: i32,
     /// What is to start the PEs, before it does.
     pub(super) start: Option<Start>,
@@ -79,10 +85,13 @@ impl Node {
         .map_err(|e| e.to_string())?;
         let failed = |e| format!("cannot start the process that starts the PEs: {e}");
         let start = Start::of(parts, settings, bindings(launch)?).map_err(failed)?;
+        let (words, theirs) = sys::socketpair(SocketType::SEQPACKET).map_err(failed)?;
         let mut node = Self {
             group,
             segment,
             template: None,
+            words: Some(words),
+            their_words: Some(theirs),
             template_pid: 0,
             start: Some(start),
             recipe: None,
@@ -102,8 +111,10 @@ impl Node {
         let Some(start) = self.start.take() else {
             return Ok(());
         };
+        let theirs = self.their_words.take();
+        let words = theirs.as_ref().map(AsFd::as_fd);
         // SAFETY: as promised by the caller.
-        let (pid, socket) = unsafe { start.run(&self.group, &self.segment, launch.ignored) }
+        let (pid, socket) = unsafe { start.run(&self.group, &self.segment, words, launch.ignored) }
             .map_err(|e| format!("cannot start the process that starts the PEs: {e}"))?;
         self.template = Some(NlaSide::new(socket));
         self.template_pid = pid;
@@ -182,16 +193,16 @@ fn enter_namespace(launch: &Launch, path: Option<&str>) -> Result<(), String> {
     sys::enter_network(namespace.as_fd()).map_err(failed)
 }
 
-/// The PMI server of the node.
-pub(super) fn pmi_server(
+/// The servers of the node.
+pub(super) fn servers(
     launch: &Launch,
     settings: &Settings,
     layout: &Layout,
     tree: &shmem_pmi::tree::Tree,
     node_of: &[u32],
-) -> Result<shmem_pmi::server::NodeServer, String> {
+) -> Result<Servers, String> {
     use shmem_pmi::process_mapping::ProcessMapping;
-    use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer};
+    use shmem_pmi::server::{CachePolicy, Job, NodePlace};
     let spawner = launch.spawner.as_ref();
     let job = Job {
         id: contract::hex(&launch.job_id),
@@ -213,6 +224,6 @@ pub(super) fn pmi_server(
         respawn: launch.options.respawns > 0,
         ..Job::default()
     };
-    let parts = NodePlace::in_tree(tree, launch.node, node_of);
-    NodeServer::new(job, parts).map_err(|e| format!("cannot set up PMI: {e}"))
+    let place = NodePlace::in_tree(tree, launch.node, node_of);
+    Servers::new(job, place).map_err(|e| format!("cannot set up PMI: {e}"))
 }

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::net::SocketType;
 
-use shmem_node::contract::{self, HEAP_FD, TABLES_FD, XRC_FD};
+use shmem_node::contract::{self, AGENT_FD, HEAP_FD, TABLES_FD, XRC_FD};
 use shmem_node::cpus::Bindings;
 use shmem_node::segment::NodeSegment;
 use shmem_node::settings::Settings;
@@ -106,9 +106,11 @@ fn arrange(
     cloexec: bool,
     group: &Group,
     segment: &NodeSegment,
+    words: Option<BorrowedFd<'_>>,
     ignored: u64,
 ) -> bool {
     let null = NULL_FD;
+    let words = words.map_or(null, |words| words.as_raw_fd());
     let placed = [
         (null, 0, false),
         (null, 1, false),
@@ -116,6 +118,7 @@ fn arrange(
         (segment.tables_fd().as_raw_fd(), TABLES_FD, false),
         (segment.heap_fd().as_raw_fd(), HEAP_FD, false),
         (segment.xrc_fd().as_raw_fd(), XRC_FD, false),
+        (words, AGENT_FD, false),
         // A spawner's PEs must not inherit it; a template needs it after exec.
         (theirs.as_raw_fd(), TEMPLATE_FD, cloexec),
         (null, contract::PMI_FD, false),
@@ -197,7 +200,8 @@ impl Start {
         }
     }
 
-    /// Starts it, with `ignored` signals; gives its process id and our end of its socket.
+    /// Starts it, with the socket for the PEs' `words` and `ignored` signals; gives its process id and our end of
+    /// its own socket.
     ///
     /// # Safety
     /// This process has a single thread.
@@ -205,18 +209,21 @@ impl Start {
         &self,
         group: &Group,
         segment: &NodeSegment,
+        words: Option<BorrowedFd<'_>>,
         ignored: u64,
     ) -> io::Result<(i32, OwnedFd)> {
         let recipe = match self {
-            // SAFETY: as promised by the caller.
-            Self::Spawner(recipe) => return unsafe { spawner(recipe, group, segment, ignored) },
+            Self::Spawner(recipe) => {
+                // SAFETY: as promised by the caller.
+                return unsafe { spawner(recipe, group, segment, words, ignored) };
+            }
             Self::Template(recipe) => recipe,
         };
         let Program { path, args, .. } = &recipe.programs[0];
         let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
         sys::set_nonblocking(ours.as_fd())?;
         let child = || {
-            if arrange(&theirs, false, group, segment, ignored) {
+            if arrange(&theirs, false, group, segment, words, ignored) {
                 let e = sys::exec(path, args, &recipe.env);
                 crate::say!("shmrun: {}: {e}", path.to_string_lossy());
             }
@@ -229,7 +236,8 @@ impl Start {
     }
 }
 
-/// Starts a spawner; gives its process id and our end of its socket.
+/// Starts a spawner, of PEs without words if there is no socket for them; gives its process id and our end of its
+/// own socket.
 ///
 /// # Safety
 /// This process has a single thread.
@@ -237,12 +245,13 @@ pub(super) unsafe fn spawner(
     recipe: &Recipe,
     group: &Group,
     segment: &NodeSegment,
+    words: Option<BorrowedFd<'_>>,
     ignored: u64,
 ) -> io::Result<(i32, OwnedFd)> {
     let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
     sys::set_nonblocking(ours.as_fd())?;
     let child = || {
-        if !arrange(&theirs, true, group, segment, ignored) {
+        if !arrange(&theirs, true, group, segment, words, ignored) {
             return 1;
         }
         sys::set_name(c"shmrun-spawner");

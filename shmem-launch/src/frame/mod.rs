@@ -35,6 +35,7 @@
 //! | `Beat` | both | the sender is at work, and had nothing else to send (`crate::pulse`) |
 //! | `Say` | up | what an agent says to the user |
 //! | `Pmi` | both | messages between the agents' PMI servers |
+//! | `Addresses` | both | the same for the exchange of the PEs' UD addresses |
 //! | `Pmix` | both | the same for PMIx, each a whole message |
 //! | `Ask`, `Answer` | up, down | what a PE asks the launcher: names, other jobs |
 //! | `Count`, `Counted` | down, up | what PEs wait for: the question, and what the subtree's do |
@@ -104,6 +105,7 @@ impl Stream {
 }
 
 /// Kinds of the hot frames, which are written by hand. Others have the numbers of their variants.
+const ADDRESSES: u8 = 0xfc;
 const PMIX: u8 = 0xfd;
 const OUTPUT: u8 = 0xfe;
 const PMI: u8 = 0xff;
@@ -241,6 +243,9 @@ pub enum Frame<'a> {
     /// From PMI server to PMI server.
     #[serde(skip)]
     Pmi(&'a [u8]),
+    /// The same for the exchange of the PEs' UD addresses.
+    #[serde(skip)]
+    Addresses(&'a [u8]),
     /// From agent to agent, for the PMIx servers of their nodes: one whole message.
     #[serde(skip)]
     Pmix(&'a [u8]),
@@ -252,6 +257,7 @@ impl<'a> Frame<'a> {
         match self {
             Self::Output { rank, stream, data } => encode_output(out, *rank, *stream, data, &[]),
             Self::Pmi(body) => encode_run(out, PMI, body),
+            Self::Addresses(body) => encode_run(out, ADDRESSES, body),
             Self::Pmix(body) => encode_run(out, PMIX, body),
             cold => encode(out, |out| codec::encode(cold, out)),
         }
@@ -269,6 +275,7 @@ impl<'a> Frame<'a> {
                 data,
             }),
             [PMI, body @ ..] => Ok(Self::Pmi(body)),
+            [ADDRESSES, body @ ..] => Ok(Self::Addresses(body)),
             [PMIX, body @ ..] => Ok(Self::Pmix(body)),
             cold => codec::decode(cold),
         }
@@ -443,7 +450,8 @@ mod tests {
                 data,
             },
             Frame::Output { .. } => Frame::Pmi(data),
-            Frame::Pmi(_) => Frame::Pmix(data),
+            Frame::Pmi(_) => Frame::Addresses(data),
+            Frame::Addresses(_) => Frame::Pmix(data),
             Frame::Pmix(_) => return None,
         })
     }
@@ -494,7 +502,10 @@ mod tests {
             let mut wire = Vec::new();
             frame.encode(&mut wire);
             // The hot frames end in free data and cannot know.
-            let is_free = matches!(frame, Frame::Output { .. } | Frame::Pmi(_) | Frame::Pmix(_));
+            let is_free = matches!(
+                frame,
+                Frame::Output { .. } | Frame::Pmi(_) | Frame::Addresses(_) | Frame::Pmix(_)
+            );
             if !is_free {
                 for cut in 4..wire.len() {
                     assert!(Frame::decode(&wire[4..cut]).is_err(), "{frame:?}");

@@ -147,6 +147,11 @@ impl OutBuf {
         self.send_shared(super::PMI, buffer, range);
     }
 
+    /// The same with an `Addresses` frame.
+    pub fn send_addresses(&mut self, buffer: &Arc<Vec<u8>>, range: Range<usize>) {
+        self.send_shared(super::ADDRESSES, buffer, range);
+    }
+
     /// Appends a `Pmix` frame with a message that may go to other links too.
     pub fn send_pmix(&mut self, message: &Arc<Vec<u8>>) {
         self.send_shared(super::PMIX, message, 0..message.len());

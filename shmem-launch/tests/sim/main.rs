@@ -21,7 +21,9 @@ mod steps;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use shmem_launch::agent::{Action, Agent, ChildSetup, Event, InputRoute, Missed, Reading, Setup};
+use shmem_launch::agent::{
+    Action, Agent, ChildSetup, Event, InputRoute, Missed, Reading, Servers, Setup,
+};
 use shmem_launch::exit::End;
 use shmem_launch::frame::{JobOptions, OUTPUT_WINDOW, Stream};
 use shmem_launch::limits::Portion;
@@ -30,7 +32,7 @@ use shmem_launch::remote::{Contact, RemoteShell, greeting};
 use shmem_launch::report::Reduced;
 use shmem_launch::root::{self, Root};
 use shmem_pmi::process_mapping::ProcessMapping;
-use shmem_pmi::server::{Job, NodePlace, NodeServer};
+use shmem_pmi::server::{Job, NodePlace};
 use shmem_pmi::tree::Tree;
 
 const SECOND: u64 = 1_000_000_000;
@@ -221,7 +223,7 @@ fn world(seed: u64) -> World {
                 extensions: true,
                 ..Job::default()
             };
-            let pmi = NodeServer::new(job, NodePlace::in_tree(&tree, node, &node_of)).unwrap();
+            let servers = Servers::new(job, NodePlace::in_tree(&tree, node, &node_of)).unwrap();
             let setup = Setup {
                 node,
                 first_rank: ranks.start,
@@ -268,7 +270,7 @@ fn world(seed: u64) -> World {
                 failed: false,
             });
             Node {
-                agent: Agent::new(setup, pmi),
+                agent: Agent::new(setup, servers),
                 alive: true,
                 prepared: false,
                 up: VecDeque::new(),

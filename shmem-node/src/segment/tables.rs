@@ -109,7 +109,7 @@ impl NodeTables {
 
     /// Results of PMI allgathers.
     pub fn gather(&self) -> Gather {
-        Gather::new(self.tables, self.layout, self.n_pes())
+        Gather::new(self.tables, self.layout.gather, self.n_pes())
     }
 
     /// The key-value store, for the process at position `local` of its node. `heap` is the heap

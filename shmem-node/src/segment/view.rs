@@ -204,9 +204,14 @@ impl NodeView {
         self.u32s(self.tables_layout.ranks, self.n_local())
     }
 
-    /// Results of allgathers.
+    /// Results of PMI's allgathers.
     pub fn gather(&self) -> Gather {
-        Gather::new(self.tables, self.tables_layout, self.n_pes())
+        Gather::new(self.tables, self.tables_layout.gather, self.n_pes())
+    }
+
+    /// The UD addresses of all PEs, as far as they have come.
+    pub fn addresses(&self) -> Gather {
+        Gather::new(self.tables, self.tables_layout.addresses, self.n_pes())
     }
 
     pub(super) fn kvs_locks(&self) -> Option<kvs::Locks> {

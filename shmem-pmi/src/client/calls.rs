@@ -222,19 +222,6 @@ call! {
 }
 
 call! {
-    /// Has so many PEs of this node, from the one at position `first` on, join an allgather with these values,
-    /// one behind the other; none of them calls [`Iallgather`]. The PEs count their operations by themselves.
-    /// An extension.
-    IallgatherFor<'a>(first: u32, count: u32, values: &'a [u8]) -> (),
-    terms => {
-        terms.need_extensions("iallgather-for")?;
-        let values = values.to_vec().into();
-        Command::IallgatherFor { first, count, values }
-    },
-    Reply::IallgatherFor => ()
-}
-
-call! {
     /// An allgather of a value, which must be equally long on all PEs. Collective. An extension.
     Allgather<'a>(value: &'a [u8]) -> (),
     terms => Command::Allgather { value: terms.gather("allgather", value)? },

@@ -30,8 +30,8 @@ pub use calls::{Call, Initialised};
 pub use error::{ClientError, Refusal, RequestId};
 pub use ticket::{Outcome, Ticket};
 
+use crate::wire::MAX_VALUE;
 use crate::wire::v2::{Command, Reply, Request};
-use crate::wire::{MAX_TOLD, MAX_VALUE};
 use calls::Terms;
 use queue::{Pending, Queue};
 pub(crate) use text::check_pair;
@@ -324,28 +324,6 @@ impl Client {
             is_world: true,
             exit_code: Some(exit_code),
             message: Cow::Borrowed(clean.as_bytes()),
-        });
-        Ok(request.encode(&mut self.output)?)
-    }
-
-    /// Tells the user something, behind whatever was sent before; has no reply. Of a long text the
-    /// first [`MAX_TOLD`] bytes. `adds`: it only adds to what was said before.
-    ///
-    /// # Errors
-    ///
-    /// Not initialised, or finalized; or the server has no extensions.
-    pub fn tell(&mut self, text: &str, adds: bool) -> Result<(), ClientError> {
-        let command = "tell";
-        self.check_state(command)?;
-        if !self.config.extensions {
-            return Err(ClientError::NoExtensions { command });
-        }
-        let mut ends = (0..=text.len().min(MAX_TOLD)).rev();
-        let end = ends.find(|&at| text.is_char_boundary(at));
-        let text = &text[..end.unwrap_or(0)];
-        let request = Request::new(Command::Tell {
-            text: Cow::Borrowed(text.as_bytes()),
-            adds,
         });
         Ok(request.encode(&mut self.output)?)
     }

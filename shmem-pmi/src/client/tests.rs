@@ -215,25 +215,6 @@ fn nonsense_from_the_server_is_an_error() {
 }
 
 #[test]
-fn what_the_user_is_to_read_is_sent_at_once_and_bounded() {
-    let mut client = accepted(true);
-    client.take_output();
-    client.tell("a;\nb", false).unwrap();
-    assert_eq!(
-        String::from_utf8(client.take_output()).unwrap(),
-        "31    cmd=tell;text=a;;\nb;adds=FALSE;"
-    );
-    client.tell(&"ä;".repeat(MAX_TOLD), true).unwrap();
-    let sent = client.take_output();
-    let request = Request::decode(&sent[6..]).unwrap();
-    let Command::Tell { text, adds: true } = request.command else {
-        panic!("another command");
-    };
-    assert_eq!(text, "ä;".repeat(MAX_TOLD / 3).as_bytes());
-    assert!(accepted(false).tell("x", false).is_err());
-}
-
-#[test]
 fn abort_overtakes_what_is_held_back() {
     let mut client = accepted(false);
     client.call(&Fence).unwrap();

@@ -506,7 +506,7 @@ impl Host {
                     server.handle_answer(asker, ticket, Answer::Refused { rc: -1, reason });
                 }
                 // The closed connection has been seen already.
-                Output::Lost { .. } | Output::Told { .. } | Output::Publish { .. } => {}
+                Output::Lost { .. } | Output::Publish { .. } => {}
                 // There is no tree.
                 Output::ToParent(_) | Output::ToChild { .. } => {}
             }

@@ -113,15 +113,6 @@ pub enum Output {
         /// Its words; may be empty.
         message: String,
     },
-    /// A PE says something to the user.
-    Told {
-        /// Index of the PE on its node.
-        local: usize,
-        /// Its words.
-        text: String,
-        /// Whether they only add to what it said before.
-        adds: bool,
-    },
     /// A PE has finalized and got its reply; from now on it may close and exit freely.
     Finalized {
         /// Index of the PE on its node.
@@ -171,6 +162,11 @@ pub enum TreeError {
         expected: String,
     },
 }
+
+/// Why [`NodeServer::bring`] does not take what PEs bring.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotBrought(String);
 
 /// A [`TreeLink`] with a readable name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -359,6 +355,21 @@ impl NodeServer {
     /// Whatever they are, this does not fail: garbage ends in [`Output::ProtocolError`] for that PE.
     pub fn handle_client_bytes(&mut self, local: usize, bytes: &[u8]) {
         self.read_session(local, bytes);
+    }
+
+    /// The PEs of this node from the one at position `first` on bring a value of `value_len` bytes each to an
+    /// allgather, without a connection of theirs. It is their next collective operation.
+    ///
+    /// # Errors
+    ///
+    /// There are not so many of them, values of that length cannot be, or they are too far ahead of the others.
+    pub fn bring(
+        &mut self,
+        first: usize,
+        value_len: usize,
+        values: &[u8],
+    ) -> Result<(), NotBrought> {
+        self.join_for(first, value_len, values).map_err(NotBrought)
     }
 
     /// The connection of a PE has ended.

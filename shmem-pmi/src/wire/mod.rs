@@ -17,9 +17,6 @@ pub use init::{InitLine, InitReply};
 /// Longest key of the key-value space and of node attributes, in bytes (PMI's `MAX_KEYLEN`).
 pub const MAX_KEY: usize = 64;
 
-/// Most bytes that a PE says to the user at a time: escaped, they fit a message.
-pub const MAX_TOLD: usize = 24 << 10;
-
 /// Longest value of the key-value space and of node attributes, in bytes (PMI's `MAX_VALLEN`).
 pub const MAX_VALUE: usize = 1024;
 

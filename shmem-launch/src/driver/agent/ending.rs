@@ -172,6 +172,7 @@ impl AgentProcess {
     }
 
     pub(super) fn clean_up(&mut self) {
+        self.read_last_words();
         self.close_outputs(None, false);
         self.close_pmix();
         self.input = Input::default();

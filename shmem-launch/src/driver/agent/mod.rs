@@ -10,6 +10,7 @@ mod requests;
 mod respawn;
 mod start;
 mod trace;
+mod words;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -26,7 +27,7 @@ use super::node::Node;
 use super::park::Parking;
 use super::pmix::PmixIo;
 use super::reap::{Reaping, reap_all_but};
-use crate::agent::{Action, Agent, Event, Missed, Reading};
+use crate::agent::{Action, Agent, Event, Missed, Reading, Service};
 use crate::exit::{End, ends};
 use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
 use crate::report::{Moment, Reduced, Used};
@@ -37,6 +38,7 @@ use requests::{Refused, Request};
 use respawn::Respawning;
 pub(crate) use start::run_remote;
 use trace::Tracing;
+use words::WORDS_AT_A_TIME;
 
 /// Time between two searches for ended children of unknown number, per PE: bounds their share of
 /// the agent's time.
@@ -60,6 +62,7 @@ const STDERR: u64 = 9 << 32;
 const SHELL: u64 = 10 << 32;
 const PMIX: u64 = 11 << 32;
 const TRACE: u64 = 12 << 32;
+const WORDS: u64 = 13 << 32;
 const KIND: u64 = 0xffff_ffff << 32;
 
 #[derive(Debug, Default)]
@@ -227,6 +230,7 @@ impl AgentProcess {
             OUTPUTS => self.outputs_ready(),
             PMI => self.pmi_ready(at, event),
             PMIX => self.read_pmix(),
+            WORDS => self.read_words(WORDS_AT_A_TIME),
             STDIN => self.input_ready(at),
             STDOUT => self.watched_ready(at, Stream::Out),
             STDERR => self.watched_ready(at, Stream::Err),
@@ -294,6 +298,7 @@ impl AgentProcess {
                     }
                 }
                 Action::Publish {
+                    of,
                     request,
                     value_len,
                     offset,
@@ -301,7 +306,11 @@ impl AgentProcess {
                     last,
                 } => {
                     if let Some(node) = &self.node {
-                        let (gather, request) = (node.segment.view().gather(), request as u32);
+                        let (view, request) = (node.segment.view(), request as u32);
+                        let gather = match of {
+                            Service::Pmi => view.gather(),
+                            Service::Addresses => view.addresses(),
+                        };
                         if offset == 0 {
                             gather.begin(request, value_len);
                         }

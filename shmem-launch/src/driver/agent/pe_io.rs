@@ -9,9 +9,6 @@ use super::*;
 /// Reads of what an ended process left in a pipe or in its PMI socket, at most.
 pub(super) const LAST_READS: u32 = 64;
 
-/// How a message of a PE to the user begins.
-const TELL: &[u8] = b"cmd=tell;";
-
 /// Replies to a PE, in bytes, that may wait for it to read while more of its requests are taken.
 const PMI_BACKLOG: usize = 1 << 20;
 
@@ -313,16 +310,7 @@ impl AgentProcess {
         let mut buf = std::mem::take(&mut self.scratch);
         let got = link::receive(socket, &mut buf);
         if let Got::Bytes(n) = got {
-            if buf[..n].windows(TELL.len()).any(|w| w == TELL) {
-                // What it has written stands before what it tells.
-                let bytes = buf[..n].to_vec();
-                self.scratch = buf;
-                self.drain_output(local);
-                self.tell(Event::FromPe(local, &bytes));
-                buf = std::mem::take(&mut self.scratch);
-            } else {
-                self.tell(Event::FromPe(local, &buf[..n]));
-            }
+            self.tell(Event::FromPe(local, &buf[..n]));
         }
         // Before anybody is reaped, whose last words are read into it.
         self.scratch = buf;
@@ -338,6 +326,7 @@ impl AgentProcess {
 
     /// Reads the last that a PE has said.
     pub(super) fn drain_pmi(&mut self, local: u32) {
+        self.read_last_words();
         for _ in 0..LAST_READS {
             if !self.read_pmi(local) {
                 break;

@@ -55,8 +55,15 @@ impl AgentProcess {
         let count = CString::new(format!("{ENV_PMI_RESPAWNED}={count}"))?;
         recipe.env.push(count);
         // SAFETY: an agent has a single thread.
-        let (spawner, socket) =
-            unsafe { template::spawner(&recipe, &node.group, &node.segment, self.launch.ignored)? };
+        let (spawner, socket) = unsafe {
+            template::spawner(
+                &recipe,
+                &node.group,
+                &node.segment,
+                None,
+                self.launch.ignored,
+            )?
+        };
         let socket = NlaSide::new(socket);
         let pe = PeSpec {
             rank: self.first_rank + local,

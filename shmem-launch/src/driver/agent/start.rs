@@ -197,8 +197,8 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
         Ok(settings) => (settings, Ok(())),
         Err(e) => (Settings::default(), Err(e)),
     };
-    let pmi = node::pmi_server(&launch, &settings, &layout, &tree, &node_of);
-    let pmi = pmi.map_err(|e| bad(&e))?;
+    let servers = node::servers(&launch, &settings, &layout, &tree, &node_of);
+    let servers = servers.map_err(|e| bad(&e))?;
     let n_local = ranks.len() as u32;
     let input = launch.input_route(&tree);
     let node = refused.and(addresses).and_then(|addresses| {
@@ -240,7 +240,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
             children: setups,
             starts: launch.machines.as_ref().map_or(0, |m| m.shell.starts),
         },
-        pmi,
+        servers,
     );
     for (at, unsent) in unsent.into_iter().enumerate() {
         *agent.outgoing(Some(at)) = unsent;
@@ -254,6 +254,9 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
     parent.watch(&epoll)?;
     epoll.add(&signals, SIGNAL, Interest::Read)?;
     epoll.add(&outputs, OUTPUTS, Interest::Read)?;
+    if let Some(words) = node.as_ref().ok().and_then(|n| n.words.as_ref()) {
+        epoll.add(words, WORDS, Interest::Read)?;
+    }
     for (at, child) in (0u64..).zip(&children) {
         child.link.watch(&epoll)?;
         if let Some(said) = &child.said {

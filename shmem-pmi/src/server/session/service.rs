@@ -235,21 +235,21 @@ impl NodeServer {
         Ok(request)
     }
 
-    /// So many PEs of this node, from the one at position `first` on, bring a value each, all equally long, to an
-    /// allgather.
+    /// The PEs of this node from the one at position `first` on bring a value of `len` bytes each to an allgather.
     pub(in crate::server) fn join_for(
         &mut self,
         first: usize,
-        count: usize,
+        len: usize,
         values: &[u8],
     ) -> Result<(), String> {
-        let len = values.len().checked_div(count).unwrap_or(0);
+        let count = values.len().checked_div(len).unwrap_or(0);
         let exist = first
             .checked_add(count)
             .is_some_and(|end| end <= self.sessions.len());
-        if !exist || !(1..=MAX_ALLGATHER_VALUE).contains(&len) || values.len() != len * count {
+        let whole = count > 0 && values.len() == len * count;
+        if !exist || !whole || len > MAX_ALLGATHER_VALUE {
             return Err(format!(
-                "it handed over {} bytes of {count} PEs from local PE {first} on",
+                "{} bytes were brought, {len} of each PE from local PE {first} on",
                 values.len()
             ));
         }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::service::check_pair;
 use super::{NodeServer, Phase, rc, refusal};
 use crate::question::Question;
+use crate::server::WaitKind;
 use crate::server::operation::Contribution;
-use crate::server::{Output, WaitKind};
 use crate::wire::WireError;
 use crate::wire::v2::{Command, Fields, FullInitReply, Reply};
 
@@ -119,14 +119,6 @@ impl NodeServer {
                 let request = self.start(local, Contribution::Gather(value.into_owned()))?;
                 self.reply(local, thread_id, Reply::Iallgather(request));
             }
-            Command::IallgatherFor {
-                first,
-                count,
-                values,
-            } => {
-                self.join_for(first as usize, count as usize, &values)?;
-                self.reply(local, thread_id, Reply::IallgatherFor);
-            }
             Command::Allgather { value } => {
                 let request = self.start(local, Contribution::Gather(value.into_owned()))?;
                 self.wait_for(local, thread_id, request, WaitKind::Allgather);
@@ -195,11 +187,6 @@ impl NodeServer {
             Command::Abort {
                 exit_code, message, ..
             } => self.abort(local, exit_code, &message),
-            Command::Tell { text, adds } => self.events.push_back(Output::Told {
-                local,
-                text: String::from_utf8_lossy(&text).into_owned(),
-                adds,
-            }),
         }
         Ok(())
     }

@@ -396,12 +396,11 @@ fn broken_links_are_reported() {
 }
 
 #[test]
-fn one_pe_hands_over_what_several_bring() {
+fn what_pes_bring_without_a_connection_is_an_operation_of_theirs() {
     let mut server = server(1, 0);
-    greet(&mut server, 1);
-    // The other one has not even said that it is there.
-    let call = "cmd=iallgather-for;first=0;count=2;value=0a0b0c0d;";
-    server.handle_client_bytes(1, &message(call));
+    server.bring(1, 2, &[12, 13]).unwrap();
+    assert_eq!(server.who_is_missing(0).local.first(), Some(0));
+    server.bring(0, 2, &[10, 11]).unwrap();
     let out = outputs(&mut server);
     let published = out.iter().find_map(|output| match output {
         Output::Publish {
@@ -410,38 +409,25 @@ fn one_pe_hands_over_what_several_bring() {
         _ => None,
     });
     assert_eq!(published.expect("complete")[..], [10, 11, 12, 13]);
-    // The next one may be handed over by the other.
-    greet(&mut server, 0);
-    let reply = ask(&mut server, 0, call);
-    assert!(
-        reply.ends_with("cmd=iallgather-for-response;rc=0;"),
-        "{reply}"
-    );
+    // Both at once.
+    server.bring(0, 1, &[1, 2]).unwrap();
     assert_eq!(server.completed(), 2);
 }
 
 #[test]
-fn who_hands_over_what_cannot_be_is_not_served() {
-    for call in [
-        "first=1;count=2;value=0a0b;",
-        "first=0;count=0;value=;",
-        "first=0;count=2;value=0a0b0c;",
-        "first=4294967295;count=4294967295;value=0a;",
-        "first=0;count=2;value=;",
+fn what_cannot_be_brought_is_refused() {
+    for (first, len, values) in [
+        (1, 1, &[1, 2][..]),
+        (0, 1, &[]),
+        (0, 0, &[]),
+        (0, 0, &[1]),
+        (0, 2, &[1, 2, 3]),
+        (usize::MAX, 1, &[1]),
+        (0, 2000, &[0; 2000]),
     ] {
         let mut server = server(1, 0);
-        greet(&mut server, 0);
-        server.handle_client_bytes(0, &message(&format!("cmd=iallgather-for;{call}")));
-        let out = outputs(&mut server);
-        let [Output::ProtocolError { local: 0, text }] = &out[..] else {
-            panic!("{call}: {out:?}");
-        };
-        assert!(
-            text.contains("of 0 PEs")
-                || text.contains("of 2 PEs")
-                || text.contains("of 4294967295 PEs"),
-            "{text}"
-        );
+        let refused = server.bring(first, len, values).unwrap_err().to_string();
+        assert!(refused.contains("bytes were brought"), "{refused}");
     }
 }
 

@@ -48,7 +48,6 @@
 //! | request | reply |
 //! |---|---|
 //! | `cmd=iallgather;value=<hex>;` | `rc=0;request=N;` at once |
-//! | `cmd=iallgather-for;first=F;count=C;value=<hex>;` | `rc=0;` at once |
 //! | `cmd=allgather;value=<hex>;` | `rc=0;request=N;` when the operation is complete |
 //! | `cmd=ifence;` | `rc=0;request=N;` at once |
 //! | `cmd=wait;request=N;` | `rc=0;request=N;` when operation N is complete |
@@ -62,9 +61,6 @@
 //! bytes, one right behind the other, all but the last with `more=TRUE`; only the last part of a
 //! request is answered. A `value` that is absent is empty. Where a PE gives a byte string for each
 //! PE, or gets one from each, they are packed as [`crate::wire::data::pack`] does.
-//!
-//! `iallgather-for` has C PEs of the node, from position F on, join an `iallgather`, which none of them then calls. The PEs have
-//! put their values together in memory of the node, and whichever came last tells the agent.
 //!
 //! Replies to `kvs-get` may come late and in another order, where the value is at another agent: a
 //! client that sends several at once marks them with `thrid`.

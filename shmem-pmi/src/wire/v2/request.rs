@@ -127,16 +127,6 @@ messages! {
             /// This PE's contribution, 1 to [`crate::wire::MAX_ALLGATHER_VALUE`] bytes.
             value: Cow<'a, [u8]> = Hex("value"),
         },
-        /// Extension `iallgather-for`: what several PEs of the node bring to an `iallgather`, handed over by
-        /// one of them, instead of a message of each; answered at once.
-        IallgatherFor "iallgather-for" {
-            /// Position on the node of the first of these PEs.
-            first: u32 = Number("first", "a position on the node"),
-            /// How many they are.
-            count: u32 = Number("count", "a number of PEs"),
-            /// Their contributions, one behind the other, at most [`DATA_PART`] bytes.
-            values: Cow<'a, [u8]> = HexUpTo("value", DATA_PART),
-        },
         /// Extension `allgather`: collective; answered when complete.
         Allgather "allgather" {
             /// This PE's contribution, 1 to [`crate::wire::MAX_ALLGATHER_VALUE`] bytes.
@@ -171,13 +161,6 @@ messages! {
         Receive "nla-recv" {
             /// Rank of the sender.
             from: u32 = Number("from", "a rank"),
-        },
-        /// Extension `tell`: has no reply.
-        Tell "tell" {
-            /// What the user is to read of this PE, at most [`MAX_TOLD`](crate::wire::MAX_TOLD) bytes.
-            text: Cow<'a, [u8]> = Bytes("text"),
-            /// Whether it only adds to what the PE has said before.
-            adds: bool = Flag("adds"),
         };
     }
 }
@@ -211,10 +194,7 @@ impl<'a> Command<'a> {
             Self::Iallgather { .. } | Self::Ifence => (true, true, false),
             Self::Allgather { .. } | Self::Data { .. } => (true, true, true),
             Self::Wait { .. } | Self::Receive { .. } => (true, false, true),
-            // The PE that sends it need not be one that joins before it sends another.
-            Self::IallgatherFor { .. } | Self::Send { .. } | Self::Tell { .. } => {
-                (true, false, false)
-            }
+            Self::Send { .. } => (true, false, false),
         };
         Kind {
             extension,
@@ -410,7 +390,6 @@ mod tests {
                 }
             }),
             any::<u32>().prop_map(|from| Command::Receive { from }),
-            (bytes(), any::<bool>()).prop_map(|(text, adds)| Command::Tell { text, adds }),
             Just(Command::KvsFence),
             Just(Command::Finalize),
             (any::<bool>(), any::<Option<i32>>(), bytes()).prop_map(
@@ -432,13 +411,6 @@ mod tests {
             "[a-z;]{1,9}".prop_map(|id| Command::JobConnect { job_id: id.into() }),
             "[a-z;]{1,9}".prop_map(|id| Command::JobDisconnect { job_id: id.into() }),
             bytes().prop_map(|value| Command::Iallgather { value }),
-            (any::<u32>(), any::<u32>(), bytes()).prop_map(|(first, count, values)| {
-                Command::IallgatherFor {
-                    first,
-                    count,
-                    values,
-                }
-            }),
             bytes().prop_map(|value| Command::Allgather { value }),
             Just(Command::Ifence),
             any::<u64>().prop_map(|request| Command::Wait { request }),
@@ -456,7 +428,7 @@ mod tests {
 
         #[test]
         fn random_requests_never_panic(
-            name in prop::sample::select(vec!["fullinit", "abort", "wait", "iallgather", "iallgather-for", "kvs-get", "spawn", "ring", "nla"]),
+            name in prop::sample::select(vec!["fullinit", "abort", "wait", "iallgather", "kvs-get", "spawn", "ring", "nla"]),
             rest in prop::collection::vec(any::<u8>(), 0..60),
         ) {
             let mut body = format!("cmd={name};pmirank=").into_bytes();

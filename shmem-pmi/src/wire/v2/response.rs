@@ -92,8 +92,6 @@ messages! {
         JobDisconnected "job-disconnect",
         /// To `iallgather`: the operation has been started under this number.
         Iallgather "iallgather" (request: u64 = REQUEST),
-        /// To `iallgather-for`: these PEs have joined.
-        IallgatherFor "iallgather-for",
         /// To `allgather`: the operation is complete and its result published.
         Allgather "allgather" (request: u64 = REQUEST),
         /// To `ifence`: the operation has been started under this number.
@@ -363,7 +361,6 @@ mod tests {
                 more,
             }),
             Just(Reply::Sent),
-            Just(Reply::IallgatherFor),
             value().prop_map(|value| Reply::Received(value.unwrap_or_default())),
             ("[a-z]{1,12}", 1..100i32, text()).prop_map(|(command, rc, message)| Reply::Refused {
                 command: Cow::Owned(command),
