@@ -121,7 +121,6 @@ fn launch() -> Launch {
         pmix: Some(PmixPlan {
             why: "so".into(),
             library: Some("/l/libpmix.so.2".into()),
-            beside_pmi: true,
         }),
         env: vec![(b"A".to_vec(), b"b".to_vec())],
         cwd: b"/".to_vec(),

@@ -29,7 +29,7 @@ pub const ENV_PMI_SIZE: &str = "PMI_SIZE";
 /// The job's name: 32 hexadecimal digits.
 pub const ENV_PMI_JOBID: &str = "PMI_JOBID";
 /// Present, and equal to [`NODE_CONTRACT`], when the launcher is `shmrun`: the node segment is at
-/// its descriptors and the PMI server knows the extension commands.
+/// its descriptors. If there is PMI, its server knows the extension commands.
 pub const ENV_NODE: &str = "SHMEM_NODE";
 /// Position of this PE among the PEs of its node, from 0.
 pub const ENV_LOCAL_RANK: &str = "SHMEM_LOCAL_RANK";
@@ -113,23 +113,23 @@ pub fn is_place(name: &[u8]) -> bool {
             .any(|b| name.starts_with(b.as_bytes()))
 }
 
-/// The variables that all PEs of a job share.
-pub fn common_env(job_id: &[u8; 16], n_pes: u32) -> Vec<(&'static str, String)> {
-    vec![
-        (ENV_NODE, NODE_CONTRACT.to_owned()),
+/// The variables by which all PEs of a job find PMI.
+pub fn pmi_env(job_id: &[u8; 16], n_pes: u32) -> [(&'static str, String); 3] {
+    [
         (ENV_PMI_FD, PMI_FD.to_string()),
         (ENV_PMI_SIZE, n_pes.to_string()),
         (ENV_PMI_JOBID, hex(job_id)),
     ]
 }
 
-/// The variables that are a PE's own, which are numbers.
-pub fn pe_env(rank: u32, local: u32) -> [(&'static str, u32); 3] {
-    [
-        (ENV_PMI_RANK, rank),
-        (ENV_PMI_ID, rank),
-        (ENV_LOCAL_RANK, local),
-    ]
+/// The variable by which OpenSHMEM programs find their place, which is a PE's own.
+pub fn place_env(local: u32) -> (&'static str, u32) {
+    (ENV_LOCAL_RANK, local)
+}
+
+/// The variables that are a PE's own and tell PMI's clients their place.
+pub fn rank_env(rank: u32) -> [(&'static str, u32); 2] {
+    [(ENV_PMI_RANK, rank), (ENV_PMI_ID, rank)]
 }
 
 /// The variables that programs which are executed for each PE find besides: those of Hydra, the process

@@ -351,6 +351,16 @@ pub type JobControlUpcall = unsafe extern "C" fn(
     done: Option<InfoCallback>,
     data: *mut c_void,
 ) -> Status;
+/// `log`: a process has something to be told. Releases before 5 expect no status.
+pub type LogUpcall = unsafe extern "C" fn(
+    proc: *const Proc,
+    infos: *const Info,
+    n: usize,
+    directives: *const Info,
+    n_directives: usize,
+    done: Option<OpCallback>,
+    data: *mut c_void,
+) -> Status;
 /// A call-back that is not used.
 pub type OtherUpcall = unsafe extern "C" fn();
 
@@ -372,8 +382,10 @@ pub struct ServerModule {
     pub spawn: Option<SpawnUpcall>,
     pub connect: Option<ConnectUpcall>,
     pub disconnect: Option<ConnectUpcall>,
-    /// register_events to allocate.
-    pub before_job_control: [Option<OtherUpcall>; 8],
+    /// register_events to tool_connected.
+    pub before_log: [Option<OtherUpcall>; 6],
+    pub log: Option<LogUpcall>,
+    pub allocate: Option<OtherUpcall>,
     pub job_control: Option<JobControlUpcall>,
     /// monitor to client_connected2.
     pub others: [Option<OtherUpcall>; 8],
@@ -395,6 +407,7 @@ const _: () = {
     assert!(size_of::<Status>() == 4 && size_of::<Scope>() == 1);
     assert!(size_of::<ServerModule>() == 60 * size_of::<usize>());
     assert!(offset_of!(ServerModule, disconnect) == 10 * size_of::<usize>());
+    assert!(offset_of!(ServerModule, log) == 17 * size_of::<usize>());
     assert!(offset_of!(ServerModule, job_control) == 19 * size_of::<usize>());
     assert!(offset_of!(ServerModule, later) == 28 * size_of::<usize>());
 };

@@ -43,6 +43,9 @@ pub const OPTIONAL: &str = "pmix.optional";
 pub const RANGE: &str = "pmix.range";
 pub const PERSISTENCE: &str = "pmix.persist";
 
+/// Where what a process has to say may go.
+pub const LOG: [&str; 2] = ["pmix.log.stderr", "pmix.log.stdout"];
+
 // Of a server.
 pub const SERVER_TMPDIR: &str = "pmix.srvr.tmpdir";
 pub const SYSTEM_TMPDIR: &str = "pmix.sys.tmpdir";

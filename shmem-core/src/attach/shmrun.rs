@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
-use shmem_node::contract::{ENV_NODE, ENV_PMI_RANK, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD};
+use shmem_node::contract::{ENV_LOCAL_RANK, ENV_NODE, HEAP_FD, NODE_CONTRACT, TABLES_FD, XRC_FD};
 use shmem_node::segment::NodeView;
 use shmem_node::sys;
 
@@ -33,12 +33,12 @@ pub(super) fn attach(version: &str) -> Result<Attached, Error> {
              {version}; use the shmrun that was built with it"
         )));
     }
-    let rank: u32 = std::env::var(ENV_PMI_RANK)
+    let local: u32 = std::env::var(ENV_LOCAL_RANK)
         .ok()
         .and_then(|s| s.parse().ok())
         .ok_or_else(|| {
             Error::Launch(format!(
-                "{ENV_NODE} is set but {ENV_PMI_RANK} is not a number"
+                "{ENV_NODE} is set but {ENV_LOCAL_RANK} is not a number"
             ))
         })?;
     let (tables, heap) = (take_fd(TABLES_FD)?, take_fd(HEAP_FD)?);
@@ -47,18 +47,14 @@ pub(super) fn attach(version: &str) -> Result<Attached, Error> {
         Some(node) => *node,
         None => NodeView::attach(tables.as_fd(), heap.as_fd())?,
     };
-    if node
-        .node_of()
-        .get(rank as usize)
-        .is_none_or(|&n| n as usize != node.node())
-    {
+    let Some(&rank) = node.ranks().get(local as usize) else {
         return Err(Error::Launch(format!(
-            "PE {rank} is not among the PEs of node {}: the environment belongs to another process",
+            "there is no PE at position {local} of node {}: the environment belongs to another process",
             node.node()
         )));
-    }
+    };
     check_size(node.n_pes())?;
-    let pmi = Pmi::inherited(node.local_of()[rank as usize])?;
+    let pmi = Pmi::inherited(local)?;
     Ok(Attached::new(rank as usize, node, heap, Some(xrc), pmi))
 }
 

@@ -106,6 +106,12 @@ impl Agent {
                     self.fault(0, Cause::Node { what });
                 }
             },
+            // Libraries say much the same in all processes.
+            FromServer::Log { rank, text } => {
+                if let Some(local) = local_of(rank) {
+                    self.has_words(local, text.trim_end().to_owned(), false, now);
+                }
+            }
             FromServer::Fence { id, ranks, data } => {
                 let ranks = match ranks.is_empty() {
                     true => RankSet::from(Range {

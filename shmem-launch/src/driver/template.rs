@@ -34,10 +34,10 @@ type Environment = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The environment of the PEs but for what differs between them.
 fn environment(parts: &Parts<'_>, settings: &Settings) -> Environment {
     let launch = parts.launch;
-    let mut common = match serves_pmi(launch) {
-        true => contract::common_env(&launch.job_id, launch.n_pes),
-        false => Vec::new(),
-    };
+    let mut common = vec![(contract::ENV_NODE, contract::NODE_CONTRACT.to_owned())];
+    if serves_pmi(launch) {
+        common.extend(contract::pmi_env(&launch.job_id, launch.n_pes));
+    }
     let first = launch.layout().ranks(launch.node).start;
     // Every PE of the node is behind the same interface.
     if settings.soft_mtu == 0
@@ -71,9 +71,9 @@ fn strings(environment: &Environment) -> io::Result<Vec<CString>> {
     environment.iter().map(join).collect()
 }
 
-/// Whether the PEs find PMI: those that are served by PMIx find both only where they need it.
+/// Whether the PEs find PMI, or PMIx: MPICH's programs refuse to run where they see both.
 fn serves_pmi(launch: &Launch) -> bool {
-    launch.pmix.as_ref().is_none_or(|plan| plan.beside_pmi)
+    launch.pmix.is_none()
 }
 
 fn text(bytes: &[u8]) -> io::Result<CString> {

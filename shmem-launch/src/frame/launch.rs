@@ -105,8 +105,6 @@ pub struct PmixPlan {
     pub why: String,
     /// The libpmix to load, if one was named or the program comes with one.
     pub library: Option<String>,
-    /// Whether they find PMI, too: those of our own, which need it.
-    pub beside_pmi: bool,
 }
 
 /// What was asked for on the command line beside the program and its place: launcher and agents do as
@@ -436,7 +434,7 @@ pub(crate) mod tests {
                 input: [InputTo::Nobody, InputTo::Rank(more), InputTo::All][cut % 3],
                 ignored: bytes,
                 spawner: flip.then(|| Spawner { job_id: "1.2".into(), preputs }),
-                pmix: flip.then(|| PmixPlan { why: "so".into(), library: None, beside_pmi: report }),
+                pmix: flip.then(|| PmixPlan { why: "so".into(), library: None}),
                 spawn: if flip { SpawnMode::Template } else { SpawnMode::Exec },
                 ..launch(n_nodes + more, n_nodes, n_nodes - 1)
             };

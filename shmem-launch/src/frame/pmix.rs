@@ -101,6 +101,14 @@ pub enum FromServer<'a> {
         #[serde(serialize_with = "codec::clipped")]
         message: String,
     },
+    /// A process has words for the user.
+    Log {
+        /// Its rank.
+        rank: u32,
+        /// They.
+        #[serde(serialize_with = "codec::clipped")]
+        text: String,
+    },
     /// All of the node who belong to a fence have joined it.
     Fence {
         /// The server's number for it.
@@ -219,7 +227,8 @@ mod tests {
                 FromServer::Failed(message.clone()),
                 FromServer::Connected(rank),
                 FromServer::Finalized(rank),
-                FromServer::Abort { rank, status, message },
+                FromServer::Abort { rank, status, message: message.clone() },
+                FromServer::Log { rank, text: message },
                 FromServer::Fence { id, ranks, data },
                 FromServer::Fetch { id, rank },
                 FromServer::PutBy { id, status, data },

@@ -206,7 +206,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
     {
         return Err(JobError::Respawn { name });
     }
-    let pmix = pmix::plan(cli, settings, &commands, files.linked().is_some())?;
+    let pmix = pmix::plan(cli, settings, &commands)?;
     let spawn = match &files.0[..] {
         [(_, file)] if respawns == 0 && pmix.is_none() => {
             spawn_mode(&name, file, cli.inherited.spawn.unwrap_or(settings.spawn))?

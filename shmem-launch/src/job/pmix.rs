@@ -1,7 +1,7 @@
 //! Whether a job's processes are served by PMIx.
 //!
-//! They get PMI or PMIx, not both: MPICH's programs refuse to run where they see both. Only programs of our
-//! own that are to find PMIx get both, since they need PMI, and the MPI that they use besides PMIx.
+//! They get PMI or PMIx, not both: MPICH's programs refuse to run where they see both. OpenSHMEM programs need
+//! neither, so whatever MPI library one uses besides, it gets what that library wants.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -28,12 +28,11 @@ const MPICH: [&str; 2] = ["libmpich.so.", "libmpi.so.12"];
 
 const PMIX: &str = "libpmix.so.";
 
-/// Decides. `own` says that the first program is linked with our library.
+/// Decides.
 pub(super) fn plan(
     cli: &Cli,
     settings: &Settings,
     commands: &[Command],
-    own: bool,
 ) -> Result<Option<PmixPlan>, JobError> {
     let choice = cli.inherited.pmix.unwrap_or_default();
     let respawns = cli.respawn.unwrap_or(0) > 0;
@@ -43,7 +42,7 @@ pub(super) fn plan(
     }
     // A single process is an MPI job by itself.
     let alone = commands.iter().map(|c| u64::from(c.procs)).sum::<u64>() == 1;
-    if choice == PmixChoice::Off || (!forced && (own || respawns || alone)) {
+    if choice == PmixChoice::Off || (!forced && (respawns || alone)) {
         return Ok(None);
     }
     let loader = Loader::new(variable(cli, "LD_LIBRARY_PATH"));
@@ -68,7 +67,6 @@ pub(super) fn plan(
     Ok(Some(PmixPlan {
         why,
         library: named.or_else(|| wanted.and_then(|(_, _, library)| library)),
-        beside_pmi: own,
     }))
 }
 

@@ -75,10 +75,11 @@ fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
     let program = recipe.program(pe.rank);
     // What it starts is bound to the same.
     recipe.bindings.of(pe.local).map_or(Ok(()), sys::bind_to)?;
-    let place: Vec<CString> = contract::pe_env(pe.rank, pe.local)
+    let place: Vec<CString> = contract::rank_env(pe.rank)
         .into_iter()
         .chain(contract::mpi_env(pe.local, recipe.n_local))
         .filter(|_| recipe.pmi)
+        .chain([contract::place_env(pe.local)])
         .map(|(name, value)| CString::new(format!("{name}={value}")))
         .collect::<Result<_, _>>()?;
     let own = recipe.own_env.get(pe.local as usize).into_iter().flatten();

@@ -95,6 +95,12 @@ fn become_pe(pe: &PeSpec, fds: &[OwnedFd], variables: &OwnVariables) -> io::Resu
     renew_at_random()
 }
 
+/// The variables that differ between PEs, which are numbers.
+fn pe_env(rank: u32, local: u32) -> [(&'static str, u32); 3] {
+    let [by_rank, by_id] = contract::rank_env(rank);
+    [by_rank, by_id, contract::place_env(local)]
+}
+
 /// The variables that differ between the PEs of a node, already in the environment, with room for any
 /// number: a forked PE writes its own there, which touches one page and allocates nothing.
 struct OwnVariables([*mut u8; 3]);
@@ -105,7 +111,7 @@ impl OwnVariables {
     /// # Safety
     /// This process has a single thread.
     unsafe fn set() -> Self {
-        let variables = contract::pe_env(0, 0);
+        let variables = pe_env(0, 0);
         let room = |name: &str| name.len() + "=4294967295\0".len();
         let all = variables.iter().map(|(name, _)| room(name)).sum();
         // The environment refers to it from now on.
@@ -126,7 +132,7 @@ impl OwnVariables {
     /// # Safety
     /// This process has a single thread.
     unsafe fn write(&self, pe: &PeSpec) {
-        for (&at, (_, number)) in self.0.iter().zip(contract::pe_env(pe.rank, pe.local)) {
+        for (&at, (_, number)) in self.0.iter().zip(pe_env(pe.rank, pe.local)) {
             let (mut digits, mut rest) = ([0; 11], number);
             let mut first = digits.len() - 1;
             while first == digits.len() - 1 || rest > 0 {
@@ -178,7 +184,7 @@ mod tests {
                                 local,
                                 has_stdin: 0,
                             });
-                            contract::pe_env(rank, local).iter().all(|(name, n)| {
+                            pe_env(rank, local).iter().all(|(name, n)| {
                                 std::env::var(name).is_ok_and(|v| v == n.to_string())
                             })
                         })

@@ -185,6 +185,10 @@ impl Environment {
                         expected: "pmix or auto, since the launcher speaks PMIx only",
                     });
                 }
+                // It leaves PMI to PMIx.
+                Launcher::Agent(_) if pmi == Pmi::Auto && lookup(ENV_NAMESPACE).is_some() => {
+                    return Self::pmix(library, &lookup);
+                }
                 Launcher::Agent(_) => {
                     return Err(Cause::Absent {
                         name: ENV_PMI_FD,

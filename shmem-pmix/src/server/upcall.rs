@@ -4,11 +4,11 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use crate::Status;
 use crate::abi::{
     Info, InfoCallback, ModexCallback, OpCallback, Proc, RANK_UNDEFINED, RANK_WILDCARD,
     ServerModule,
 };
+use crate::{Status, key, value};
 
 /// Something that the library asks for.
 #[derive(Debug)]
@@ -46,6 +46,15 @@ pub enum Upcall {
         data: Vec<u8>,
         /// They wait for this.
         done: ModexDone,
+    },
+    /// A process has words for the user.
+    Log {
+        /// Its rank.
+        rank: u32,
+        /// They.
+        text: String,
+        /// It waits for this.
+        done: Done,
     },
     /// What has a process of another node put?
     Fetch {
@@ -135,7 +144,9 @@ pub(super) fn module(namespace: &str, upcalls: Upcalls) -> Option<ServerModule> 
         spawn: None,
         connect: None,
         disconnect: None,
-        before_job_control: [None; 8],
+        before_log: [None; 6],
+        log: Some(log),
+        allocate: None,
         job_control: Some(job_control),
         others: [None; 8],
         later: [None; 32],
@@ -235,6 +246,34 @@ unsafe extern "C" fn abort(
         message,
         done: Done { then, data },
     })
+}
+
+unsafe extern "C" fn log(
+    proc: *const Proc,
+    infos: *const Info,
+    n: usize,
+    _directives: *const Info,
+    _n_directives: usize,
+    then: Option<OpCallback>,
+    data: *mut c_void,
+) -> Status {
+    // SAFETY: the library gives so many attributes.
+    let infos = unsafe { value::read_infos(infos, n) };
+    let said = infos
+        .iter()
+        .filter(|(name, _)| key::LOG.contains(&&name[..]));
+    let text: String = said.filter_map(|(_, data)| data.text()).collect();
+    // SAFETY: the library gives a process.
+    let rank = unsafe { rank_of(proc) };
+    let done = Done { then, data };
+    match rank {
+        Some(rank) if rank < RANK_WILDCARD && !text.is_empty() => {
+            tell(Upcall::Log { rank, text, done });
+        }
+        // Nobody's, or for a file or a mailbox, which there is none.
+        _ => done.answer(Status::NOT_SUPPORTED),
+    }
+    Status::SUCCESS
 }
 
 unsafe extern "C" fn fence(

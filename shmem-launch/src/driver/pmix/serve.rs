@@ -211,6 +211,7 @@ fn upcall(upcall: Upcall, to_agent: &Sender<Said>, waiting: &Mutex<Waiting>) {
             };
             frame(&message, None)
         }
+        Upcall::Log { rank, text, done } => frame(&FromServer::Log { rank, text }, Some(done)),
         Upcall::Fetch { rank, done } => {
             let id = wait(done);
             frame(&FromServer::Fetch { id, rank }, None)
