@@ -37,7 +37,7 @@ pub(crate) fn present() -> Option<Result<Loaded, LoadError>> {
 /// Loads the one that is named, or the first that can be.
 pub(crate) fn load(named: Option<&str>) -> Result<Loaded, LoadError> {
     let lookup = |name: &str| std::env::var(name).ok();
-    let set = lookup(search::ENV_LIBRARY).filter(|path| !path.is_empty());
+    let set = lookup(search::ENV_LIBRARY).filter(|path| !matches!(&path[..], "" | "auto"));
     if let Some(path) = named.or(set.as_deref()) {
         return match open(Path::new(path), 0) {
             Ok(handle) => library_of(handle),

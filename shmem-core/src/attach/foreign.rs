@@ -5,7 +5,8 @@
 //! `PMI_process_mapping` or by PMIx's own means, which ranks share a node. The first PE of a node makes the node segment and
 //! gives it to the others ([`shmem_node::rendezvous`]). Only PEs of one node wait for each other here,
 //! as they do at the end of init anyway; but where a server has no process mapping, all PEs tell
-//! each other their machines first, and that waits for all.
+//! each other their machines first, and that waits for all. Where MPI is initialised in the same process its messages may take the
+//! server's place, and where it is there the server may be shared with it: then all is exchanged here, and waits for all.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,7 +1,7 @@
 //! How a process comes to its job: its number, the memory of its node, and a way to the process manager.
 //!
 //! There is a way in for each kind of start. [`shmrun`] takes what a launch agent has prepared; [`foreign`]
-//! does without an agent, under other launchers that speak PMI or PMIx, and without any launcher where there is an
+//! does without an agent, under other launchers that speak PMI or PMIx or have started MPI, and without any launcher where there is an
 //! id ([`by_id`]); [`alone`] makes a job of one PE. Only `foreign` may wait, for PEs of the same node, and with an id for all.
 
 mod alone;
@@ -11,7 +11,9 @@ mod foreign;
 mod segment;
 mod shmrun;
 
+use shmem_node::contract::ENV_NODE;
 use shmem_node::settings::Settings;
+use shmem_pmi::process::Beside;
 use shmem_pmi::process::launchers::{self, Launcher};
 
 pub(crate) use self::attached::{Attached, attached, exit_ends_job, process_exits, set_pe};
@@ -30,7 +32,7 @@ pub(crate) fn attach(
         }
         match found_launcher()? {
             Launcher::Agent(version) => shmrun::attach(&version),
-            Launcher::Pmi => foreign::join(settings),
+            Launcher::Pmi | Launcher::Mpi => foreign::join(settings),
             Launcher::Nobody => alone::alone(settings),
         }
     })?;
@@ -74,7 +76,7 @@ pub(crate) fn settings(start: Option<&Start>) -> Result<Settings, Error> {
         let sensible = by_id::settings_alone(variable);
         if let Ok(Some(start)) = started_by(&sensible, start) {
             foreign::refuse_settings_by_id(&sensible, &start, why);
-        } else if matches!(found_launcher(), Ok(Launcher::Pmi)) {
+        } else if matches!(found_launcher(), Ok(Launcher::Pmi | Launcher::Mpi)) {
             foreign::refuse_settings(why);
         }
     })
@@ -93,6 +95,11 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn found_launcher() -> Result<Launcher, Error> {
-    let found = launchers::launcher(variable);
+    // An agent of ours is asked whatever else there is.
+    let beside = match variable(ENV_NODE) {
+        Some(_) => None,
+        None => Beside::now(),
+    };
+    let found = launchers::launcher(variable, beside.as_ref());
     found.map_err(|refused| Error::Launch(refused.to_string()))
 }

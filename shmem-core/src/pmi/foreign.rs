@@ -10,6 +10,11 @@
 //! ([`Endpoint::set_identity`]): the fence has ended, since the peer is through it, so the key is
 //! on its way.
 //!
+//! # With MPI in the process
+//! What is exchanged over MPI itself, or over a descriptor that MPI is going to use ([`Process::is_shared`]), is over when
+//! init returns: init waits for all PEs, and each has a table of all addresses. Nothing is asked for later, and nothing is
+//! said in finalize. A server's end is not noticed once MPI speaks to it, since MPI's own end looks the same.
+//!
 //! # Values
 //! Are lower-case hexadecimal digits, at most 96 of them: PMI-1 knows no quoting, and the least that its
 //! servers take is above 600. Each life of the PEs has keys of its own, because a server may refuse to
@@ -25,7 +30,7 @@ use shmem_ib::device::Device;
 use shmem_node::contract::{hex, unhex};
 use shmem_node::sys;
 use shmem_pmi::id::{self, Ended, Place, UniqueId};
-use shmem_pmi::process::{Process, ProcessError};
+use shmem_pmi::process::{Process, ProcessError, Request, Server};
 
 use super::Identity;
 use super::found::{Found, read};
@@ -113,14 +118,17 @@ impl Foreign {
     /// init already, talk to no server, and where its death is not that of its processes, nobody else
     /// ends them.
     pub(crate) fn watch(self: &Arc<Self>) -> Result<(), Error> {
-        if self.process.id().is_some() {
-            // The thread that talks to the host does.
+        if self.process.id().is_some() || self.process.server() == Server::Mpi {
+            // The thread that talks to the host does, or the launcher that has started MPI.
             return Ok(());
         }
         let foreign = Arc::clone(self);
         sys::spawn_thread(WATCH_STACK, move || {
             let watched = foreign.process.wait_hangup();
-            if watched.is_err() || foreign.leaves.load(Ordering::Acquire) {
+            if watched.is_err()
+                || foreign.leaves.load(Ordering::Acquire)
+                || foreign.process.is_given_over()
+            {
                 return;
             }
             // Standard error may have gone with the server.
@@ -234,7 +242,10 @@ fn abort(process: &Process, status: i32, message: &str) {
 /// How far the exchange of a life is.
 enum Exchange {
     UnderWay,
+    /// The server has the addresses.
     Done,
+    /// All are here, by PE, since the server is not to be asked.
+    Here(Vec<Option<Vec<u8>>>),
     Failed(String),
 }
 
@@ -255,7 +266,8 @@ impl KvsBook {
         self.exchange.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Tells everybody this PE's address. Returns at once; a thread takes the end.
+    /// Tells everybody this PE's address. Returns at once, and a thread takes the end; where MPI is waiting for its turn,
+    /// returns at the end.
     pub(super) fn exchange(
         self: &Arc<Self>,
         address: &[u8],
@@ -282,6 +294,9 @@ impl KvsBook {
         let fence = process
             .ifence()
             .map_err(refused("begin the exchange of addresses over PMI"))?;
+        if process.is_shared() {
+            return self.finish_now(fence, endpoint);
+        }
         let (book, endpoint) = (Arc::clone(self), Arc::clone(endpoint));
         sys::spawn_thread(STACK, move || {
             let ended = fence.wait().map_err(|e| e.to_string());
@@ -301,18 +316,36 @@ impl KvsBook {
         })
     }
 
+    /// Takes the end of the exchange, and all that there is to be known.
+    fn finish_now(
+        &self,
+        fence: Request<()>,
+        endpoint: &Arc<Endpoint<Device>>,
+    ) -> Result<(), Error> {
+        let process = &self.foreign.process;
+        let all = fence.wait().and_then(|()| {
+            let address = |pe| process.get_of(pe, &self.key(pe));
+            (0..process.size()).map(address).collect()
+        });
+        let all = all.map_err(refused("exchange addresses"))?;
+        let (id, key) = self.foreign.learn_identity().map_err(Error::Launch)?;
+        endpoint.set_identity(id, key);
+        *self.state() = Exchange::Here(all);
+        self.over.notify_all();
+        Ok(())
+    }
+
     pub(super) fn find(&self, pe: u32) -> Found {
         match &*self.state() {
             Exchange::UnderWay => return Found::Pending,
             Exchange::Failed(why) => return Found::Unknown(why.clone()),
+            Exchange::Here(all) => {
+                return understood(all.get(pe as usize).and_then(Option::as_deref));
+            }
             Exchange::Done => {}
         }
         match self.foreign.process.get_of(pe, &self.key(pe)) {
-            Ok(Some(value)) => match unhex(&value) {
-                Some(bytes) => read(&bytes),
-                None => Found::Unknown("its address in PMI is damaged".into()),
-            },
-            Ok(None) => Found::Unknown("it has put no address into PMI".into()),
+            Ok(value) => understood(value.as_deref()),
             Err(e) => Found::Unknown(e.to_string()),
         }
     }
@@ -321,5 +354,16 @@ impl KvsBook {
         let state = self.state();
         let pending = |state: &mut Exchange| matches!(state, Exchange::UnderWay);
         drop(self.over.wait_timeout_while(state, max, pending));
+    }
+}
+
+/// The address in what a PE has put.
+fn understood(value: Option<&[u8]>) -> Found {
+    match value {
+        Some(value) => match unhex(value) {
+            Some(bytes) => read(&bytes),
+            None => Found::Unknown("its address in PMI is damaged".into()),
+        },
+        None => Found::Unknown("it has put no address into PMI".into()),
     }
 }

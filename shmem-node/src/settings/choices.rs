@@ -192,6 +192,8 @@ pub enum Pmi {
     V2,
     /// PMIx.
     Pmix,
+    /// None: messages of MPI.
+    Mpi,
 }
 
 /// Which pairs of PMI's key-value space a launch agent keeps.
@@ -360,6 +362,7 @@ pub(super) fn pmi(text: &str) -> Result<Pmi, ValueError> {
         ("1", Pmi::V1),
         ("2", Pmi::V2),
         ("pmix", Pmi::Pmix),
+        ("mpi", Pmi::Mpi),
     ];
     choice(text, &choices)
 }

@@ -170,14 +170,20 @@ settings! {
         "auto, template or exec", choices::spawn,
         "Fork PEs from a template of the program, or exec it once for each.";
     pmi: Pmi = "auto", "SHMEM_PMI",
-        "auto, 1, 2 or pmix", choices::pmi,
+        "auto, 1, 2, pmix or mpi", choices::pmi,
         "Version of PMI that a process speaks to the launcher's server; auto: 2 with extensions under \
-         shmrun, 2 under Slurm, else 1; PMIx where the launcher offers nothing else.";
+         shmrun, 2 under Slurm, else 1; PMIx where the launcher offers nothing else. mpi: none, but messages of MPI, \
+         which the program must have initialised; auto does that in such programs where a server can have one client \
+         only, or where there is none.";
     pmix_library: Option<String> = "auto", "SHMEM_PMIX_LIBRARY",
         "auto, or a path such as /opt/pmix/lib/libpmix.so.2", choices::library,
         "The libpmix that is loaded where PMIx is spoken; auto: the one that the launcher itself has \
          loaded, else what PMIX_PREFIX, OPAL_PREFIX and the like say of an installation, else the dynamic \
          loader's. No other is loaded where the process has one already.";
+    mpi_library: Option<String> = "auto", "SHMEM_MPI_LIBRARY",
+        "auto, or a path such as /opt/mpich/lib/libmpi.so.12", choices::library,
+        "The MPI library that programs load that use it through the crate shmem-mpi; auto: the one that speaks the \
+         launcher's language. No other is loaded where the process has one already.";
     unique_id: Option<Withheld> = "none", "SHMEM_UNIQUE_ID",
         "none, or the text of an id", withheld::text,
         "The id of a job without a launcher, the same for all its processes; RANK and WORLD_SIZE say which of how many \

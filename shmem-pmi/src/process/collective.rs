@@ -78,6 +78,7 @@ impl Process {
         let start = || -> Result<Work, Cause> {
             match &self.inner.way {
                 Way::Shmrun { connection, .. } | Way::Plain(connection) => {
+                    self.inner.check_shared(call)?;
                     let fence = |client: &mut Client, _| keys::start_fence(client);
                     Ok(Work::Fence(self.inner.collective(connection, fence)?))
                 }
@@ -128,6 +129,7 @@ impl Process {
                     asked: None,
                 },
                 Way::Plain(connection) => {
+                    self.inner.check_shared(call)?;
                     let rank = self.rank();
                     let start = |client: &mut Client, number| {
                         keys::Started::start(client, number, rank, value)
@@ -175,7 +177,10 @@ impl Process {
         let outcome = match &self.inner.way {
             Way::Shmrun { connection, .. } => self.ring_of_server(connection, value),
             // Slurm has a ring, too, but one that may hang with several nodes.
-            Way::Plain(connection) => self.ring_of_keys(connection, value),
+            Way::Plain(connection) => {
+                let open = self.inner.check_shared("ring");
+                open.and_then(|()| self.ring_of_keys(connection, value))
+            }
             Way::Direct(direct) => {
                 let ring = |direct: &dyn Direct, number| direct.ring(number, value);
                 let ring = self.inner.collective_direct(&**direct, "ring", ring);

@@ -14,6 +14,14 @@ use crate::client::calls::{Initialise, Initialised};
 use crate::client::{Client, ClientConfig, RankFrom};
 use crate::io::Connection;
 
+/// Takes a descriptor that the launcher has left, and leaves it open for MPI, which will look for it at its number.
+fn share(fd: RawFd) -> Result<OwnedFd, Cause> {
+    let inherited = inherit(fd)?;
+    let own = inherited.try_clone();
+    std::mem::forget(inherited);
+    own.map_err(|source| Cause::Descriptor { fd, source })
+}
+
 /// Takes a descriptor that the launcher has left.
 fn inherit(fd: RawFd) -> Result<OwnedFd, Cause> {
     sys::inherit(fd).map_err(|source| Cause::Descriptor { fd, source })
@@ -42,9 +50,10 @@ impl Node {
     }
 }
 
-/// Connects to the server and introduces this process.
+/// Connects to the server and introduces this process. `shares`: MPI is going to use the same descriptor.
 pub(super) fn introduce(
     environment: &Environment,
+    shares: bool,
 ) -> Result<(Connection, Initialised, Option<Node>), Cause> {
     let config = |extensions| ClientConfig {
         rank: environment.rank,
@@ -53,7 +62,11 @@ pub(super) fn introduce(
     };
     let socket = |fd, client| {
         let source = |source| Cause::Descriptor { fd, source };
-        Connection::new(inherit(fd)?, client, None).map_err(source)
+        let own = match shares {
+            true => share(fd)?,
+            false => inherit(fd)?,
+        };
+        Connection::new(own, client, None).map_err(source)
     };
     let told = RankFrom::Environment {
         rank: environment.rank,
@@ -80,8 +93,14 @@ pub(super) fn introduce(
             Connection::connect(address, Client::pmi1(RankFrom::Server { id: *id }), None)
                 .map_err(connect)?
         }
-        Found::Pmix { .. } | Found::Alone => unreachable!("asked for a server with a connection"),
+        Found::Pmix { .. } | Found::Mpi | Found::Alone => {
+            unreachable!("asked for a server with a connection")
+        }
     };
-    let facts = connection.call(&Initialise)?;
+    let facts = connection.call(&Initialise);
+    let facts = facts.map_err(|why| match shares && super::mpi::is_finalized() {
+        true => Cause::EndedByMpi { call: "init" },
+        false => why.into(),
+    })?;
     Ok((connection, facts, node))
 }

@@ -10,6 +10,7 @@ use shmem_pmix::key::{ENV_NAMESPACE, ENV_RANK};
 
 use super::error::Cause;
 use super::launchers::{self, ENV_PMI_PORT, Launcher};
+use super::mpi::Beside;
 
 /// Setting of the version.
 const ENV_PMI: &str = "SHMEM_PMI";
@@ -37,6 +38,8 @@ pub enum Server {
     Pmi2,
     /// PMIx, through libpmix.
     Pmix,
+    /// None: the processes find each other by messages of MPI.
+    Mpi,
     /// A thread of one of the job's processes, which share an id.
     Id,
     /// None: a job of one process.
@@ -51,6 +54,7 @@ impl fmt::Display for Server {
             Self::Pmi1Port => "PMI-1 server at PMI_PORT",
             Self::Pmi2 => "PMI-2 server",
             Self::Pmix => "PMIx server",
+            Self::Mpi => "exchange over MPI",
             Self::Id => "job without a launcher",
             Self::Alone => "no PMI server",
         })
@@ -79,6 +83,8 @@ pub(super) enum Found {
     Pmix {
         library: Option<String>,
     },
+    /// Messages of MPI, which is initialised.
+    Mpi,
     Alone,
 }
 
@@ -90,6 +96,7 @@ impl Found {
             Self::Pmi1Port { .. } => Server::Pmi1Port,
             Self::Pmi2 { .. } => Server::Pmi2,
             Self::Pmix { .. } => Server::Pmix,
+            Self::Mpi => Server::Mpi,
             Self::Alone => Server::Alone,
         }
     }
@@ -103,18 +110,24 @@ pub(super) struct Environment {
     pub(super) size: u32,
     pub(super) job_id: Option<String>,
     pub(super) spawned: bool,
+    /// MPI, if it is initialised, must have the same ranks: nobody has said that it need not.
+    pub(super) checks_mpi: bool,
 }
 
 impl Environment {
-    /// Reads it through `lookup`, which gives the value of a variable.
-    pub(super) fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, Cause> {
+    /// Reads it through `lookup`, which gives the value of a variable; `beside` is MPI in this process.
+    pub(super) fn read(
+        lookup: &dyn Fn(&str) -> Option<String>,
+        beside: Option<&Beside>,
+    ) -> Result<Self, Cause> {
         let settings = Settings::parse(lookup)?;
-        Self::with(settings.pmi, settings.pmix_library, lookup)
+        Self::with(settings.pmi, settings.pmix_library, lookup, beside)
     }
 
     /// The same if settings make no sense.
     pub(super) fn read_despite_settings(
         lookup: &dyn Fn(&str) -> Option<String>,
+        beside: Option<&Beside>,
     ) -> Result<Self, Cause> {
         let only = |name: &str| {
             let needed = [ENV_PMI, ENV_PMIX_LIBRARY].contains(&name);
@@ -124,14 +137,31 @@ impl Environment {
         let (pmi, library) = settings.map_or((Pmi::Auto, None), |settings| {
             (settings.pmi, settings.pmix_library)
         });
-        Self::with(pmi, library, lookup)
+        Self::with(pmi, library, lookup, beside)
     }
 
     fn with(
         pmi: Pmi,
         library: Option<String>,
         lookup: impl Fn(&str) -> Option<String>,
+        beside: Option<&Beside>,
     ) -> Result<Self, Cause> {
+        let place = beside.and_then(|mpi| mpi.place);
+        let over_mpi = |(rank, size)| Self {
+            found: Found::Mpi,
+            rank,
+            size,
+            job_id: None,
+            spawned: false,
+            checks_mpi: true,
+        };
+        if pmi == Pmi::Mpi {
+            return place.map(over_mpi).ok_or(Cause::Variable {
+                name: ENV_PMI,
+                value: "mpi".into(),
+                expected: "a program that has called MPI_Init before it initialises OpenSHMEM, and not yet MPI_Finalize",
+            });
+        }
         if pmi == Pmi::Pmix {
             if lookup(ENV_NAMESPACE).is_none() {
                 return Err(Cause::Variable {
@@ -140,7 +170,7 @@ impl Environment {
                     expected: "a launcher that speaks PMIx, which would set PMIX_NAMESPACE",
                 });
             }
-            return Self::pmix(library, &lookup);
+            return Self::pmix(library, &lookup, false);
         }
         let fd = number::<RawFd>(&lookup, ENV_PMI_FD, "a descriptor")?;
         let port = lookup(ENV_PMI_PORT);
@@ -158,6 +188,10 @@ impl Environment {
                     }
                 }
                 (Pmi::V2, _) => Found::Pmi2 { fd },
+                // MPI has the descriptor, and this library finds its peers without.
+                (Pmi::Auto, None) if place.is_some() => Found::Mpi,
+                // What MPI speaks that shares it: a server takes one version from a process.
+                (Pmi::Auto, None) if beside.is_some() => Found::Pmi1 { fd },
                 (Pmi::Auto, None)
                     if [ENV_SLURM_STEP, ENV_PMI_JOBID]
                         .map(&lookup)
@@ -166,8 +200,9 @@ impl Environment {
                 {
                     Found::Pmi2 { fd }
                 }
-                (Pmi::Auto | Pmi::V1 | Pmi::Pmix, _) => Found::Pmi1 { fd },
+                (Pmi::Auto | Pmi::V1 | Pmi::Pmix | Pmi::Mpi, _) => Found::Pmi1 { fd },
             },
+            (None, Some(_)) if pmi == Pmi::Auto && place.is_some() => Found::Mpi,
             (None, Some(address)) => Found::Pmi1Port {
                 id: id()?.ok_or(Cause::Absent {
                     name: ENV_PMI_ID,
@@ -175,9 +210,10 @@ impl Environment {
                 })?,
                 address,
             },
-            (None, None) => match launchers::launcher(&lookup)? {
+            (None, None) => match launchers::launcher(&lookup, beside)? {
                 Launcher::Nobody => Found::Alone,
-                Launcher::Pmi if pmi == Pmi::Auto => return Self::pmix(library, &lookup),
+                Launcher::Mpi => Found::Mpi,
+                Launcher::Pmi if pmi == Pmi::Auto => return Self::pmix(library, &lookup, true),
                 Launcher::Pmi => {
                     return Err(Cause::Variable {
                         name: ENV_PMI,
@@ -202,6 +238,11 @@ impl Environment {
             rank => rank,
         };
         let size = number(&lookup, ENV_PMI_SIZE, "a number of processes")?;
+        if let (Found::Mpi, Some((of_mpi, beside))) = (&found, place.zip(beside)) {
+            let told = (rank.unwrap_or(of_mpi.0), size.unwrap_or(of_mpi.1));
+            beside.check_place(told, "the launcher")?;
+            return Ok(over_mpi(of_mpi));
+        }
         // A PMI-1 server over an inherited socket tells neither.
         if let Found::Pmi1 { .. } = found {
             for (name, known) in [
@@ -225,6 +266,7 @@ impl Environment {
             found,
             rank,
             size,
+            checks_mpi: pmi == Pmi::Auto,
         })
     }
 
@@ -232,6 +274,7 @@ impl Environment {
     fn pmix(
         library: Option<String>,
         lookup: &impl Fn(&str) -> Option<String>,
+        checks_mpi: bool,
     ) -> Result<Self, Cause> {
         Ok(Self {
             found: Found::Pmix { library },
@@ -239,6 +282,7 @@ impl Environment {
             size: 1,
             job_id: None,
             spawned: false,
+            checks_mpi,
         })
     }
 }
@@ -274,7 +318,7 @@ mod tests {
     }
 
     fn read(variables: &[(&str, &str)]) -> Result<Environment, Cause> {
-        Environment::read(&|name| get(variables, name))
+        Environment::read(&|name| get(variables, name), None)
     }
 
     #[test]
@@ -290,7 +334,7 @@ mod tests {
         ] {
             let all = [&place, setting].concat();
             assert!(matches!(read(&all), Err(Cause::Settings(_))));
-            let read = Environment::read_despite_settings(&|name| get(&all, name)).unwrap();
+            let read = Environment::read_despite_settings(&|name| get(&all, name), None).unwrap();
             assert_eq!((read.found, read.rank, read.size), (found, 1, 2));
         }
     }
@@ -350,6 +394,64 @@ mod tests {
     }
 
     #[test]
+    fn mpi_that_is_initialised_comes_before_a_server_that_it_uses() {
+        let beside = |place| Beside {
+            library: "/l/libmpi.so.12".into(),
+            place,
+        };
+        let read = |variables: &[(&str, &str)], place| {
+            let lookup = |name: &str| get(variables, name);
+            Environment::read(&lookup, Some(&beside(place)))
+                .map(|read| (read.found, read.rank, read.size))
+        };
+        let told = [FD, ("PMI_RANK", "1"), ("PMI_SIZE", "4")];
+        assert_eq!(read(&told, Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
+        let slurm = [&told[..], &[("SLURM_STEP_ID", "0"), ("PMI_JOBID", "42.0")]].concat();
+        assert_eq!(read(&slurm, Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
+        // Shared: MPI has not begun yet, and speaks PMI-1.
+        assert_eq!(read(&slurm, None).unwrap(), (Found::Pmi1 { fd: 7 }, 1, 4));
+        let port = [("PMI_PORT", "vm:1"), ("PMI_ID", "3")];
+        assert_eq!(read(&port, Some((3, 4))).unwrap(), (Found::Mpi, 3, 4));
+        // PMIx has room for two, and shmrun a channel for each.
+        let pmix = [("PMIX_NAMESPACE", "a@1")];
+        assert_eq!(
+            read(&pmix, Some((1, 4))).unwrap().0,
+            Found::Pmix { library: None }
+        );
+        let shmrun = [&told[..], &[("SHMEM_NODE", NODE_CONTRACT)]].concat();
+        assert_eq!(
+            read(&shmrun, Some((1, 4))).unwrap().0,
+            Found::Shmrun { fd: 7, local: 0 }
+        );
+        // Nobody else knows the peers.
+        let none = [("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")];
+        assert_eq!(read(&none, Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
+        assert_eq!(read(&[], Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
+        assert_eq!(read(&[], Some((0, 1))).unwrap(), (Found::Alone, 0, 1));
+        let text = read(&none, Some((0, 1))).unwrap_err().to_string();
+        assert!(text.contains("srun --mpi=pmi2 -n 4"), "{text}");
+        let text = read(&none, None).unwrap_err().to_string();
+        assert!(text.contains("call MPI_Init before"), "{text}");
+        // Of another launcher.
+        let text = read(&told, Some((0, 1))).unwrap_err().to_string();
+        for part in ["rank 0 of 1", "PE 1 of 4", "/l/libmpi.so.12"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let chosen = [&told[..], &[("SHMEM_PMI", "1")]].concat();
+        assert_eq!(
+            read(&chosen, Some((0, 1))).unwrap(),
+            (Found::Pmi1 { fd: 7 }, 1, 4)
+        );
+        let chosen = [&shmrun[..], &[("SHMEM_PMI", "mpi")]].concat();
+        assert_eq!(read(&chosen, Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
+        let text = read(&chosen, None).unwrap_err().to_string();
+        assert!(
+            text.contains("SHMEM_PMI=mpi") && text.contains("MPI_Init before"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn facts_have_defaults() {
         let facts = |variables: &[_]| {
             let read = read(variables).unwrap();
@@ -394,7 +496,10 @@ mod tests {
                 &[("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")],
                 ["srun --mpi=pmi2 -n 4", "unset SLURM_STEP_ID"],
             ),
-            (&[("SHMEM_PMI", "3")], ["SHMEM_PMI=3", "auto, 1, 2 or pmix"]),
+            (
+                &[("SHMEM_PMI", "3")],
+                ["SHMEM_PMI=3", "auto, 1, 2, pmix or mpi"],
+            ),
             (
                 &[("SHMEM_PMI", "pmix")],
                 ["SHMEM_PMI=pmix", "PMIX_NAMESPACE"],

@@ -38,9 +38,23 @@ impl fmt::Display for ProcessError {
     }
 }
 
+impl From<shmem_mpi::Error> for Cause {
+    fn from(source: shmem_mpi::Error) -> Self {
+        Self::Mpi { source }
+    }
+}
+
 impl std::error::Error for ProcessError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.cause.source()
+    }
+}
+
+fn hint(error: &shmem_mpi::Error) -> &'static str {
+    match error {
+        shmem_mpi::Error::Finalized { .. } => ": initialise OpenSHMEM before MPI_Finalize",
+        shmem_mpi::Error::Thread { .. } => "; or initialise OpenSHMEM in that thread",
+        _ => "",
     }
 }
 
@@ -83,6 +97,41 @@ pub enum Cause {
         server: String,
         /// The library's, and its file.
         library: String,
+    },
+    /// A call of MPI failed.
+    #[error("{source}{}", hint(.source))]
+    Mpi {
+        /// Which, and how.
+        source: shmem_mpi::Error,
+    },
+    /// The MPI library of this process cannot be used.
+    #[error("SHMEM_PMI=mpi: {0}")]
+    MpiLibrary(#[from] shmem_mpi::LoadError),
+    /// MPI and the launcher have different opinions of the job.
+    #[error(
+        "MPI says that this process is rank {} of {}, and {server} that it is PE {} of {}: the MPI library ({library}) \
+         has not been started by this launcher. Start the program with the launcher of that MPI, or link it with the MPI \
+         of this one; SHMEM_PMI=1, 2 or pmix goes on with PEs that are numbered otherwise than ranks", 
+        .mpi.0, .mpi.1, .told.0, .told.1
+    )]
+    OtherRanks {
+        /// Rank and size in MPI.
+        mpi: (u32, u32),
+        /// Rank and size as the launcher says.
+        told: (u32, u32),
+        /// Who says so.
+        server: &'static str,
+        /// MPI's file.
+        library: String,
+    },
+    /// MPI has used the descriptor up that the two libraries share.
+    #[error(
+        "{call}: MPI_Finalize has ended the connection to the launcher, which MPI and this library share: initialise \
+         OpenSHMEM before MPI_Finalize"
+    )]
+    EndedByMpi {
+        /// The method.
+        call: &'static str,
     },
     /// A launcher that cannot be talked to has started several processes.
     #[error(transparent)]

@@ -5,6 +5,7 @@
 //! one process only, which is a job of one PE whoever has started it. Those that speak PMIx are where there
 //! is no libpmix.
 
+use super::mpi::Beside;
 use shmem_node::contract::{ENV_NODE, ENV_PMI_FD};
 use shmem_pmix::LoadError;
 use shmem_pmix::key::ENV_NAMESPACE;
@@ -19,6 +20,8 @@ pub enum Launcher {
     Agent(String),
     /// A process manager that speaks PMI-1, PMI-2 or PMIx.
     Pmi,
+    /// Nobody, but MPI, which is initialised, knows the peers.
+    Mpi,
     /// Nobody: this process is a job of one PE.
     Nobody,
 }
@@ -28,6 +31,17 @@ pub enum Launcher {
 #[error("{text}")]
 pub struct Refused {
     text: String,
+}
+
+impl Refused {
+    /// With another way out before those that there are.
+    fn or(mut self, way: &str) -> Self {
+        self.text = self.text.replace(
+            "Start the program with ",
+            &format!("{way}start the program with "),
+        );
+        self
+    }
 }
 
 /// What a launcher that we do not understand leaves in the environment.
@@ -108,12 +122,15 @@ const MARKS: [Mark; 10] = [
     },
 ];
 
-/// Who has started this process; `lookup` gives the value of a variable.
+/// Who has started this process; `lookup` gives the value of a variable, and `beside` is MPI in this process.
 ///
 /// # Errors
 ///
 /// Somebody who cannot be talked to, with more than one process.
-pub fn launcher(lookup: impl Fn(&str) -> Option<String>) -> Result<Launcher, Refused> {
+pub fn launcher(
+    lookup: impl Fn(&str) -> Option<String>,
+    beside: Option<&Beside>,
+) -> Result<Launcher, Refused> {
     if let Some(version) = lookup(ENV_NODE) {
         return Ok(Launcher::Agent(version));
     }
@@ -123,7 +140,16 @@ pub fn launcher(lookup: impl Fn(&str) -> Option<String>) -> Result<Launcher, Ref
     {
         return Ok(Launcher::Pmi);
     }
-    alone_or_refused(&lookup, "it cannot find its peers").map(|()| Launcher::Nobody)
+    if beside.is_some_and(Beside::knows_peers) {
+        return Ok(Launcher::Mpi);
+    }
+    let lonely = alone_or_refused(&lookup, "it cannot find its peers");
+    lonely.map(|()| Launcher::Nobody).map_err(|refused| match beside {
+        Some(mpi) if mpi.place.is_none() => refused.or(
+            "if MPI can (the program has it), call MPI_Init before OpenSHMEM is initialised; or else ",
+        ),
+        _ => refused,
+    })
 }
 
 /// Whether a process can do without its launcher, which speaks PMIx, because it is the only one.
@@ -174,7 +200,7 @@ mod tests {
             let found = env.iter().find(|(n, _)| *n == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        launcher(lookup).map_err(|e| e.to_string())
+        launcher(lookup, None).map_err(|e| e.to_string())
     }
 
     #[test]

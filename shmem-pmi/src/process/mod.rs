@@ -13,12 +13,16 @@
 //! Where several are there, the first of the table wins: PMI takes no library, no thread and no descriptors
 //! but one. libpmix is loaded when it is to be used, and by nothing else.
 //!
+//! Where the process has MPI, and has initialised it, messages of MPI take the place of a PMI-1 or PMI-2 server, which
+//! MPI speaks to itself, and of none ([`Server::Mpi`]). Where it has MPI and has not initialised it yet, both
+//! speak to the same server, one after the other ([`Process::is_shared`]).
+//!
 //! With none, a launcher that speaks neither may nevertheless have started several processes, of
 //! which each would take itself for a job; where the environment shows that, init fails
 //! ([`launchers`]).
 //!
 //! `SHMEM_PMI=1` and `SHMEM_PMI=2` choose the plain version instead, at any server of PMI;
-//! `SHMEM_PMI=pmix` chooses PMIx where there is PMI, too.
+//! `SHMEM_PMI=pmix` chooses PMIx where there is PMI, too, and `SHMEM_PMI=mpi` messages of MPI.
 //!
 //! # Completion
 //!
@@ -69,6 +73,7 @@ mod environment;
 mod error;
 mod keys;
 pub mod launchers;
+mod mpi;
 mod pmix;
 mod primitives;
 mod request;
@@ -82,6 +87,7 @@ use shmem_pmix::Library;
 pub use collective::Ring;
 pub use environment::Server;
 pub use error::{Cause, ProcessError};
+pub use mpi::Beside;
 pub use request::{Gathered, Outcome, Request};
 
 use crate::client::calls::{self, Spawned};
@@ -118,6 +124,8 @@ struct Inner {
     /// together.
     next: Mutex<u64>,
     way: Way,
+    /// MPI is in this process, and is going to use the connection, or does.
+    is_shared: bool,
     /// In a job without a launcher.
     member: Option<Member>,
 }
@@ -149,6 +157,19 @@ impl Inner {
         match &self.way {
             Way::Shmrun { connection, .. } | Way::Plain(connection) => Some(connection),
             Way::Direct(_) => None,
+        }
+    }
+
+    /// Whether the connection is a descriptor that MPI, which is in this process, has begun to use for itself.
+    fn is_given_over(&self) -> bool {
+        matches!(self.server, Server::Pmi1 | Server::Pmi2) && mpi::has_taken_over()
+    }
+
+    /// An error where MPI has ended the connection that it shares.
+    fn check_shared(&self, call: &'static str) -> Result<(), Cause> {
+        match self.is_shared && self.is_given_over() && mpi::is_finalized() {
+            true => Err(Cause::EndedByMpi { call }),
+            false => Ok(()),
         }
     }
 
@@ -185,7 +206,10 @@ impl Process {
     }
 
     fn init_as(
-        read: impl FnOnce(&dyn Fn(&str) -> Option<String>) -> Result<Environment, Cause>,
+        read: impl FnOnce(
+            &dyn Fn(&str) -> Option<String>,
+            Option<&Beside>,
+        ) -> Result<Environment, Cause>,
     ) -> Result<Self, ProcessError> {
         let error = |rank, server, cause| ProcessError {
             rank,
@@ -193,14 +217,20 @@ impl Process {
             call: "init",
             cause: Box::new(cause),
         };
-        let environment = read(&environment::variable).map_err(|cause| error(None, None, cause))?;
+        let beside = Beside::now();
+        let environment = read(&environment::variable, beside.as_ref());
+        let environment = environment.map_err(|cause| error(None, None, cause))?;
         let server = environment.found.server();
         let failed = |cause| error(Some(environment.rank), Some(server), cause);
         match &environment.found {
             Found::Alone => return Ok(Self::alone()),
+            Found::Mpi => return Self::over_mpi().map_err(failed),
             Found::Pmix { library } => {
                 let library = match Library::load(library.as_deref()) {
                     Ok(library) => library,
+                    Err(_) if beside.as_ref().is_some_and(Beside::knows_peers) => {
+                        return Self::over_mpi().map_err(failed);
+                    }
                     // A single process can do without.
                     Err(why) => {
                         launchers::check_alone(environment::variable, &why)
@@ -208,11 +238,14 @@ impl Process {
                         return Ok(Self::alone());
                     }
                 };
-                return Self::at_pmix(library).map_err(failed);
+                let checks = environment.checks_mpi.then_some(beside).flatten();
+                return Self::at_pmix(library, checks.as_ref()).map_err(failed);
             }
             _ => {}
         }
-        let (connection, facts, node) = introduce(&environment).map_err(failed)?;
+        let inherits = matches!(server, Server::Pmi1 | Server::Pmi2);
+        let is_shared = inherits && beside.is_some();
+        let (connection, facts, node) = introduce(&environment, is_shared).map_err(failed)?;
         let way = match node {
             Some(Node { tables, store }) => Way::Shmrun {
                 connection,
@@ -229,6 +262,7 @@ impl Process {
             spawned: environment.spawned || facts.spawner.is_some(),
             next: Mutex::new(facts.first_request.0),
             way,
+            is_shared,
             member: None,
         };
         Ok(Self {
@@ -236,8 +270,29 @@ impl Process {
         })
     }
 
-    fn at_pmix(library: &'static Library) -> Result<Self, Cause> {
+    fn over_mpi() -> Result<Self, Cause> {
+        let (calls, rank, size) = mpi::Calls::init()?;
+        let inner = Inner {
+            server: Server::Mpi,
+            rank,
+            size,
+            appnum: -1,
+            spawned: false,
+            next: Mutex::new(0),
+            way: Way::Direct(Box::new(calls)),
+            is_shared: true,
+            member: None,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    fn at_pmix(library: &'static Library, beside: Option<&Beside>) -> Result<Self, Cause> {
         let (calls, facts) = pmix::Calls::init(library)?;
+        if let Some(mpi) = beside {
+            mpi.check_place((facts.rank, facts.size), "the PMIx server")?;
+        }
         let inner = Inner {
             server: Server::Pmix,
             rank: facts.rank,
@@ -246,6 +301,7 @@ impl Process {
             spawned: facts.spawned,
             next: Mutex::new(0),
             way: Way::Direct(Box::new(calls)),
+            is_shared: false,
             member: None,
         };
         Ok(Self {
@@ -287,6 +343,7 @@ impl Process {
             spawned: false,
             next: Mutex::new(facts.first_request.0),
             way: Way::Plain(connection),
+            is_shared: false,
             member: Some(Member {
                 nodes: joined.nodes,
                 at: joined.member,
@@ -338,11 +395,25 @@ impl Process {
             spawned: false,
             next: Mutex::new(0),
             way: Way::Direct(Box::new(Alone::default())),
+            is_shared: false,
             member: None,
         };
         Self {
             inner: Arc::new(inner),
         }
+    }
+
+    /// Whether MPI, which is in this process, uses the same way to its peers: the launcher's descriptor, or MPI is the
+    /// way itself. Then calls are only to be made where the program makes none of MPI meanwhile, and not after
+    /// `MPI_Finalize`: all of them while OpenSHMEM is being initialised, for example. None may be under way when MPI's turn
+    /// has come.
+    pub fn is_shared(&self) -> bool {
+        self.inner.is_shared
+    }
+
+    /// Whether MPI has begun to use the launcher's descriptor for itself, so that its end says nothing of the server's.
+    pub fn is_given_over(&self) -> bool {
+        self.inner.is_given_over()
     }
 
     /// The kind of server.
@@ -396,7 +467,8 @@ impl Process {
         direct: impl FnOnce(&dyn Direct) -> Result<T, Cause>,
     ) -> Result<T, ProcessError> {
         let outcome = match &self.inner.way {
-            Way::Shmrun { connection, .. } | Way::Plain(connection) => ask(connection),
+            Way::Shmrun { connection, .. } => ask(connection),
+            Way::Plain(connection) => self.inner.check_shared(call).and_then(|()| ask(connection)),
             Way::Direct(calls) => calls.check_open(call).and_then(|()| direct(&**calls)),
         };
         outcome.map_err(|cause| self.inner.error(call, cause))
@@ -567,7 +639,8 @@ impl Process {
 
     /// Sleeps until the server closes the connection, as it does when it dies: for a thread that
     /// watches it while the others of this process do not talk to it. Without a server it returns
-    /// at once.
+    /// at once, and so it does over MPI. A connection that is shared with MPI ends when that is finalized
+    /// ([`Process::is_given_over`]).
     ///
     /// # Errors
     ///
@@ -581,12 +654,16 @@ impl Process {
 
     /// Takes leave of the server; no call can be made after it. A process that ends without has
     /// failed, in the eyes of some process managers. Some PMIx servers (PRRTE's) have its keys as long as it
-    /// is there; where others may still get them, a fence must come first.
+    /// is there; where others may still get them, a fence must come first. Where MPI has taken the connection over, it
+    /// takes leave for both.
     ///
     /// # Errors
     ///
     /// As [`Process::job_id`].
     pub fn finalize(&self) -> Result<(), ProcessError> {
+        if self.inner.is_given_over() {
+            return Ok(());
+        }
         self.either("finalize", calls::Finalize, |direct| direct.finalize())
     }
 }

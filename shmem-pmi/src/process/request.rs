@@ -33,7 +33,7 @@ pub struct Request<T> {
 }
 
 pub(super) enum Work {
-    /// A job of one process: over at once.
+    /// Over at once: in a job of one process, and over MPI. What was gathered.
     Alone(Vec<u8>),
     Fence(Ticket<()>),
     Shelf {
