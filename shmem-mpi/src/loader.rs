@@ -71,10 +71,7 @@ fn library_of(handle: *mut c_void) -> Result<Loaded, LoadError> {
     };
     let lacks = |symbol: &str| unusable(format!("it has no symbol {symbol}"));
     let version = version(handle).ok_or_else(|| lacks("MPI_Get_library_version"))?;
-    let has_objects = find(handle, c"ompi_mpi_comm_world")
-        .and_then(file_of)
-        .is_some_and(|file| file == path);
-    let interface = interface(&path, has_objects, &version).ok_or_else(|| {
+    let interface = interface(&path, &version).ok_or_else(|| {
         unusable(format!(
             "it is {}, whose binary interface is neither MPICH's nor Open MPI's nor that of MPI 5",
             version.lines().next().unwrap_or("an unknown MPI")
@@ -108,14 +105,15 @@ fn library_of(handle: *mut c_void) -> Result<Loaded, LoadError> {
     })
 }
 
-/// Which interface a library has, by its file, by whether it has Open MPI's objects, and by what it says of itself.
-fn interface(path: &Path, has_objects: bool, version: &str) -> Option<Interface> {
+/// Which interface a library has, by its file and by what it says of itself. Symbols say less: objects of Open MPI's that
+/// a program refers to are in the program.
+fn interface(path: &Path, version: &str) -> Option<Interface> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     // Open MPI and MPICH offer it beside their own, with the same names.
     if file.starts_with("libmpi_abi") {
         return Some(Interface::Standard);
     }
-    if has_objects {
+    if version.starts_with("Open MPI v") {
         return Some(Interface::OpenMpi);
     }
     let of_mpich = ["MPICH", "MVAPICH", "Intel(R) MPI"];
@@ -186,22 +184,16 @@ mod tests {
 
     #[test]
     fn interfaces_are_told_apart() {
-        let of = |path: &str, objects, version: &str| interface(Path::new(path), objects, version);
+        let of = |path: &str, version: &str| interface(Path::new(path), version);
         let mpich = "MPICH Version:      5.0.2";
-        assert_eq!(of("/l/libmpi.so.12", false, mpich), Some(Interface::Mpich));
-        assert_eq!(
-            of("/l/libmpi_abi.so.1", false, mpich),
-            Some(Interface::Standard)
-        );
+        assert_eq!(of("/l/libmpi.so.12", mpich), Some(Interface::Mpich));
+        assert_eq!(of("/l/libmpi_abi.so.1", mpich), Some(Interface::Standard));
         let intel = "Intel(R) MPI Library 2021.11 for Linux* OS";
-        assert_eq!(of("/l/libmpi.so.12", false, intel), Some(Interface::Mpich));
+        assert_eq!(of("/l/libmpi.so.12", intel), Some(Interface::Mpich));
         let open = "Open MPI v5.0.11, package: x";
-        assert_eq!(of("/l/libmpi.so.40", true, open), Some(Interface::OpenMpi));
-        assert_eq!(
-            of("/l/libmpi_abi.so.1", true, open),
-            Some(Interface::Standard)
-        );
-        assert_eq!(of("/l/libmpi.so", false, "Some MPI 1.0"), None);
+        assert_eq!(of("/l/libmpi.so.40", open), Some(Interface::OpenMpi));
+        assert_eq!(of("/l/libmpi_abi.so.1", open), Some(Interface::Standard));
+        assert_eq!(of("/l/libmpi.so", "Some MPI 1.0"), None);
     }
 
     #[test]

@@ -213,7 +213,13 @@ impl Environment {
             (None, None) => match launchers::launcher(&lookup, beside)? {
                 Launcher::Nobody => Found::Alone,
                 Launcher::Mpi => Found::Mpi,
-                Launcher::Pmi if pmi == Pmi::Auto => return Self::pmix(library, &lookup, true),
+                Launcher::Pmi if pmi == Pmi::Auto => {
+                    if let Some(mpi) = beside.filter(|mpi| mpi.must_be_first) {
+                        let library = mpi.library.clone();
+                        return Err(Cause::MpiFirst { library });
+                    }
+                    return Self::pmix(library, &lookup, true);
+                }
                 Launcher::Pmi => {
                     return Err(Cause::Variable {
                         name: ENV_PMI,
@@ -398,6 +404,7 @@ mod tests {
         let beside = |place| Beside {
             library: "/l/libmpi.so.12".into(),
             place,
+            must_be_first: false,
         };
         let read = |variables: &[(&str, &str)], place| {
             let lookup = |name: &str| get(variables, name);
@@ -432,6 +439,19 @@ mod tests {
         assert!(text.contains("srun --mpi=pmi2 -n 4"), "{text}");
         let text = read(&none, None).unwrap_err().to_string();
         assert!(text.contains("call MPI_Init before"), "{text}");
+        let open_mpi = Beside {
+            must_be_first: true,
+            ..beside(None)
+        };
+        for (pmi, says) in [("auto", "call MPI_Init before"), ("pmix", "")] {
+            let all = [&pmix[..], &[("SHMEM_PMI", pmi)]].concat();
+            let read = Environment::read(&|name| get(&all, name), Some(&open_mpi));
+            let text = read.err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(
+                text.contains(says) && text.is_empty() == says.is_empty(),
+                "{text}"
+            );
+        }
         // Of another launcher.
         let text = read(&told, Some((0, 1))).unwrap_err().to_string();
         for part in ["rank 0 of 1", "PE 1 of 4", "/l/libmpi.so.12"] {

@@ -124,6 +124,15 @@ pub enum Cause {
         /// MPI's file.
         library: String,
     },
+    /// MPI cannot be initialised after this library.
+    #[error(
+        "the program has {library}, which cannot be initialised any more once this library has talked to the PMIx \
+         server: call MPI_Init before OpenSHMEM is initialised; or set SHMEM_PMI=pmix if the program never calls MPI_Init"
+    )]
+    MpiFirst {
+        /// MPI's file.
+        library: String,
+    },
     /// MPI has used the descriptor up that the two libraries share.
     #[error(
         "{call}: MPI_Finalize has ended the connection to the launcher, which MPI and this library share: initialise \

@@ -40,6 +40,9 @@ pub struct Beside {
     pub(super) library: String,
     /// Rank and number of processes, between `MPI_Init` and `MPI_Finalize`.
     pub(super) place: Option<(u32, u32)>,
+    /// It is not initialised yet, and cannot be once another has used libpmix: Open MPI's release 5 takes its own
+    /// name in the job from a PMIx that it has initialised itself, and from no other.
+    pub(super) must_be_first: bool,
 }
 
 impl Beside {
@@ -53,6 +56,8 @@ impl Beside {
         Some(Self {
             library: mpi.path().display().to_string(),
             place,
+            must_be_first: mpi.state() == State::Before
+                && wants_pmix_untouched(mpi.library_version()),
         })
     }
 
@@ -73,6 +78,13 @@ impl Beside {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a library of this version can only be initialised when libpmix is not.
+fn wants_pmix_untouched(version: &str) -> bool {
+    let release = version.strip_prefix("Open MPI v");
+    let major = release.and_then(|numbers| numbers.split('.').next()?.parse::<u32>().ok());
+    major.is_some_and(|major| major >= 5)
 }
 
 /// Whether MPI has taken over a descriptor for PMI that it shares with this library: it says `finalize` there, or
@@ -365,10 +377,22 @@ mod tests {
     }
 
     #[test]
+    fn open_mpi_5_is_known_by_its_words() {
+        let version =
+            "Open MPI v5.0.11, package: Open MPI user@localhost Distribution, ident: 5.0.11";
+        assert!(wants_pmix_untouched(version));
+        assert!(!wants_pmix_untouched(
+            "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4"
+        ));
+        assert!(!wants_pmix_untouched("MPICH Version:      5.0.2"));
+    }
+
+    #[test]
     fn who_says_nothing_contradicts_nobody() {
         let beside = |place| Beside {
             library: String::new(),
             place,
+            must_be_first: false,
         };
         assert!(beside(None).check_place((1, 4), "x").is_ok());
         assert!(beside(Some((1, 4))).check_place((1, 4), "x").is_ok());
