@@ -76,6 +76,7 @@ functions! {
     alltoallv: "MPI_Alltoallv" fn(*const c_void, *const c_int, *const c_int, H, *mut c_void, *const c_int, *const c_int, H, H) -> c_int;
     send: "MPI_Send" fn(*const c_void, c_int, H, c_int, c_int, H) -> c_int;
     recv: "MPI_Recv" fn(*mut c_void, c_int, H, c_int, c_int, H, *mut c_void) -> c_int;
+    iprobe: "MPI_Iprobe" fn(c_int, c_int, H, *mut c_int, *mut c_void) -> c_int;
     get_count: "MPI_Get_count" fn(*const c_void, H, *mut c_int) -> c_int;
 }
 
@@ -242,6 +243,8 @@ pub(crate) trait Calls: Send + Sync {
         source: Option<c_int>,
         tag: Option<c_int>,
     ) -> Result<Envelope, Code>;
+    /// Whether there is a message.
+    fn iprobe(&self, entered: &Entered<'_>, comm: Handle) -> Result<bool, Code>;
 }
 
 /// The answer of a call, with what it has written if that is success.
@@ -390,6 +393,15 @@ where
         let code = unsafe { (self.test)(&raw mut handle, &raw mut over, self.ignore()) };
         *request = handle.into();
         answer(code, over != 0)
+    }
+
+    fn iprobe(&self, _: &Entered<'_>, comm: Handle) -> Result<bool, Code> {
+        let (source, tag) = (self.constants.any_source, self.constants.any_tag);
+        let mut there = 0;
+        // SAFETY: see above.
+        let code =
+            unsafe { (self.iprobe)(source, tag, H::from(comm), &raw mut there, self.ignore()) };
+        answer(code, there != 0)
     }
 
     fn wait(&self, _: &Entered<'_>, request: &mut Handle) -> Code {

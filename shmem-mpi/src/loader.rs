@@ -1,6 +1,6 @@
 //! The dynamic loader: finds MPI among what the process has loaded, or loads it, and tells which interface it has.
 
-use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
@@ -27,11 +27,45 @@ pub(crate) fn present() -> Option<Result<Loaded, LoadError>> {
         return Some(library_of(libc::RTLD_DEFAULT));
     }
     // Interpreters' modules keep what they load to themselves.
-    let names = search::candidates(&|_| None);
-    let loaded = names
-        .iter()
-        .find_map(|name| open(name, libc::RTLD_NOLOAD).ok());
-    loaded.map(library_of)
+    let path = loaded_file(search::is_mpi)?;
+    let handle = open(&path, libc::RTLD_NOLOAD).ok()?;
+    Some(library_of(handle))
+}
+
+/// The file of the first loaded library whose name is as wanted. To ask the loader for each name would have it
+/// look for files.
+fn loaded_file(is_wanted: fn(&str) -> bool) -> Option<PathBuf> {
+    struct Search {
+        is_wanted: fn(&str) -> bool,
+        found: Option<PathBuf>,
+    }
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader gives a library, and what the caller gave it.
+        let (name, search) = unsafe { ((*info).dlpi_name, &mut *data.cast::<Search>()) };
+        if name.is_null() {
+            return 0;
+        }
+        // SAFETY: a string of the loader's.
+        let path = Path::new(OsStr::from_bytes(
+            unsafe { CStr::from_ptr(name) }.to_bytes(),
+        ));
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        if (search.is_wanted)(&file) {
+            search.found = Some(path.to_owned());
+        }
+        c_int::from(search.found.is_some())
+    }
+    let mut search = Search {
+        is_wanted,
+        found: None,
+    };
+    // SAFETY: `look` gets the search, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.found
 }
 
 /// Loads the one that is named, or the first that can be.

@@ -71,7 +71,7 @@ pub(crate) struct Entered<'a> {
 enum Gate<'a> {
     Shared(RwLockReadGuard<'a, ()>),
     Alone(RwLockWriteGuard<'a, ()>),
-    /// The process ends with the call.
+    /// The process ends with the call, or nobody else may finalize.
     None,
 }
 
@@ -95,6 +95,11 @@ impl Mpi {
     /// There is one, but it cannot be used.
     pub fn in_process() -> Result<Option<&'static Self>, LoadError> {
         Self::found_or(|| loader::present().transpose())
+    }
+
+    /// The MPI that [`Mpi::in_process`] or [`Mpi::load`] has found before. Looks for nothing.
+    pub fn known() -> Option<&'static Self> {
+        FOUND.get()
     }
 
     /// The MPI that this process has loaded, or else loads one: the library that is `named`, or that
@@ -257,6 +262,22 @@ impl Mpi {
             .calls()
             .abort(&entered, self.loaded.constants.world, status);
         self.error(CALL, &entered, code)
+    }
+
+    /// Has MPI do what others wait for (it probes for a message): messages of a process move only while it is in a
+    /// call of MPI. Does nothing unless this thread is the one that has initialised MPI, and MPI is neither finalized nor
+    /// of a level at which another thread might be in a call ([`ThreadLevel::Serialized`]).
+    pub fn progress(&self) {
+        if self.state() != State::Initialised
+            || self.level() == ThreadLevel::Serialized
+            || !self.calls().is_thread_main()
+        {
+            return;
+        }
+        // The only thread that may finalize is this one.
+        let entered = Entered { _gate: Gate::None };
+        // What is wrong with MPI the program's own calls will say.
+        let _ = self.calls().iprobe(&entered, self.loaded.constants.world);
     }
 
     /// Seconds since some moment of the past (`MPI_Wtime`).

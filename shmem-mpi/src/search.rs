@@ -34,6 +34,15 @@ pub(crate) fn candidates(lookup: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf
     }
 }
 
+/// Whether a file's name is that of an MPI library.
+pub(crate) fn is_mpi(file: &str) -> bool {
+    let mut known = MPICH.iter().chain(&STANDARD).chain(&OPEN_MPI);
+    known.any(|name| {
+        file.strip_prefix(name)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock};
 
 use shmem_ib::spin::SpinLimit;
+use shmem_mpi::Mpi;
 use shmem_node::cpus;
 use shmem_node::pe_block::PeState;
 use shmem_node::settings::{Connect, Settings};
@@ -136,6 +137,8 @@ fn run_steps(
     }
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);
 
+    // For those who wait: an MPI library that cannot be used does not keep OpenSHMEM from being.
+    let _ = Mpi::in_process();
     let notices_inbound = network.is_none_or(Network::notices_inbound);
     let heap = Allocator::new(node.heap_size(), node.heap_start(), dirty);
     let rt = match again {

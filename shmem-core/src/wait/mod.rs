@@ -9,6 +9,7 @@ pub(crate) mod words;
 
 use std::time::Duration;
 
+use shmem_mpi::Mpi;
 use shmem_node::doorbell::Pace;
 use shmem_node::stats::Stat;
 use shmem_node::waiting::Wait;
@@ -64,14 +65,15 @@ impl Runtime {
     #[inline(never)]
     fn sleep_at(&self, pace: Pace, what: impl Fn() -> Wait, mut ready: impl FnMut() -> bool) {
         let _told = self.tell_wait(what());
+        let mpi = Mpi::known();
         loop {
-            if self.notices_inbound {
+            if self.notices_inbound && mpi.is_none() {
                 let looks = self.block.doorbell.sleep(self.turns, pace, &mut ready);
                 if looks > 0 {
                     self.block.stats.add(Stat::Looks, looks);
                 }
             } else {
-                self.look_again(&mut ready);
+                self.look_again(mpi, &mut ready);
             }
             if self.spin_until(&mut ready) {
                 return;
@@ -80,10 +82,11 @@ impl Runtime {
     }
 
     /// Returns when `ready()` holds or something has happened that may be the beginning of it. Other
-    /// nodes write this PE's memory without anybody noticing, so it looks now and then, the less
-    /// often the longer it waits. What happens on this node still wakes it.
+    /// nodes may write this PE's memory without anybody noticing, so it looks now and then, the less
+    /// often the longer it waits; and who is to write it may wait in MPI for this process. What happens on this
+    /// node still wakes it.
     #[cold]
-    fn look_again(&self, mut ready: impl FnMut() -> bool) {
+    fn look_again(&self, mpi: Option<&Mpi>, mut ready: impl FnMut() -> bool) {
         for _ in 0..YIELDS {
             std::thread::yield_now();
             if ready() || self.progress() {
@@ -93,6 +96,9 @@ impl Runtime {
         let turn = self.turns.take();
         let mut nap = FIRST_NAP;
         while self.block.doorbell.nap(nap, &mut ready) && !ready() && !self.progress() {
+            if let Some(mpi) = mpi {
+                mpi.progress();
+            }
             nap = match nap < LAST_NAP {
                 true => nap * 2,
                 false => turn.after(LAST_NAP),

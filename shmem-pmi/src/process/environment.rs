@@ -229,7 +229,7 @@ impl Environment {
                 }
                 // It leaves PMI to PMIx.
                 Launcher::Agent(_) if pmi == Pmi::Auto && lookup(ENV_NAMESPACE).is_some() => {
-                    return Self::pmix(library, &lookup);
+                    return Self::pmix(library, &lookup, true);
                 }
                 Launcher::Agent(_) => {
                     return Err(Cause::Absent {
