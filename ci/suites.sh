@@ -4,16 +4,17 @@
 #   ci/suites.sh [--suite NAME]... [--prefix DIR] [--layouts LIST] [--only PROGRAM] DIR
 #
 # DIR gets the sources (cloned from GitHub unless they are there: tests-sos, specification,
-# tests-uh; shmem4py from PyPI) and the programs; it lies outside of the repository. Without --prefix the library is
-# built and installed below DIR first. A layout is PESxNODES. Suites: sos-unit, sos-spec,
-# spec-examples, uh, shmem4py.
+# tests-uh, tests-mellanox; shmem4py from PyPI) and the programs; it lies outside of the repository. Without --prefix the library is
+# built and installed below DIR first. A layout is PESxNODES. Suites: sos-unit, sos-old, sos-spec,
+# spec-examples, uh, mellanox-mpi, shmem4py.
 #
 # Each run gives a line `RESULT suite program layout verdict seconds`, with a verdict of pass, fail,
 # timeout, build (does not compile) or skip; a table follows. A failure that the specification
 # explains is listed with its reason in ci/suites.exceptions and counts as `known`. The script fails
 # if anything else than pass, skip and known is left.
 #
-# OSHCC, OSHCXX and OSHRUN take the place of ours, for comparing other libraries.
+# OSHCC, OSHCXX and OSHRUN take the place of ours, for comparing other libraries. MPICC is the compiler for programs
+# that use MPI, too (mpicc.mpich or mpicc, if it is there; else they are skipped).
 source "$(dirname "$0")/common.sh"
 
 suites=() prefix='' layouts='2x1 4x1 2x2 4x2 4x4' only=''
@@ -31,13 +32,14 @@ done
 dir=$(cd "$called_from" && realpath -m "$1")
 mkdir -p "$dir"
 case $dir/ in "$PWD"/*) echo "suites.sh: $dir is inside the repository" >&2; exit 2 ;; esac
-[ ${#suites[@]} -gt 0 ] || suites=(sos-unit sos-old sos-spec spec-examples uh shmem4py)
+[ ${#suites[@]} -gt 0 ] || suites=(sos-unit sos-old sos-spec spec-examples uh mellanox-mpi shmem4py)
 limit=${SUITE_TIMEOUT:-120}
 
 if [ -z "${OSHCC:-}" ] && [ -z "$prefix" ]; then
     prefix=$dir/prefix
     cargo xtask install --prefix "$prefix"
 fi
+: "${MPICC:=$(command -v mpicc.mpich || command -v mpicc || true)}"
 : "${OSHCC:=$prefix/bin/oshcc}" "${OSHCXX:=$prefix/bin/oshc++}" "${OSHRUN:=$prefix/bin/oshrun}"
 
 source_of() { # repository
@@ -97,6 +99,15 @@ build_and_run() { # suite program status wanted unwanted command...
     fi
 }
 
+# A program that uses MPI, too: as build_and_run, with what is behind the compiler.
+build_and_run_with_mpi() { # suite program status wanted unwanted arguments...
+    local suite=$1 program=$2 words=("${@:1:5}") library
+    shift 5
+    [ -n "$MPICC" ] || { say "$suite" "$program" - skip 0; return; }
+    library=$(dirname "$MPICC")/../lib
+    OSHCC_CC=$MPICC build_and_run "${words[@]}" "$OSHCC" "$@" -Wl,-rpath,"$(realpath "$library")"
+}
+
 # The C and C++ programs that a Makefile.am of tests-sos lists.
 listed() {
     awk '/^check_PROGRAMS/ { on = 1 } on { print } on && !/\\$/ { on = 0 }' "$1" |
@@ -110,7 +121,10 @@ sos() { # suite directory option
     for program in $(listed "$from/Makefile.am"); do
         local sources=("$from/$program.c") compile=("$OSHCC" -std=gnu11 "${flags[@]}") extra=(-lm)
         case $program in
-            hybrid_mpi*) say "$suite" "$program" - skip 0; continue ;; # MPI programs
+            hybrid_mpi*)
+                build_and_run_with_mpi "$suite" "$program" 0 "PE 1" '' -std=gnu11 "${flags[@]}" "${sources[@]}"
+                continue
+                ;;
             rma_coverage_pshmem) sources=("$from/rma_coverage.c") extra+=(-DTEST_PSHMEM) ;;
             query_thread_funneled) sources=("$from/query_thread.c") extra+=(-DENABLE_THREADS) ;;
             mt_lock_test) sources+=("$from/mt_lock.c") extra+=(-pthread) ;;
@@ -132,7 +146,7 @@ spec_examples() {
         program=$(basename "$file" .c)
         local compile=("$OSHCC" -O1 -g -w "$file" -lm) status=0 wanted=''
         case $program in
-            hybrid_mpi*) say spec-examples "$program" - skip 0; continue ;; # MPI programs
+            hybrid_mpi*) build_and_run_with_mpi spec-examples "$program" 0 "PE 1" '' -O1 -g -w "$file"; continue ;;
             pshmem_* | shmem_scan_example) compile+=(-c) status=none ;; # parts of programs
             shmem_ctx | shmem_ctx_invalid) compile+=(-fopenmp) ;;
             shmem_global_exit_example) status=1 ;; # the file that it asks for is not there
@@ -152,6 +166,27 @@ uh() {
             *ExitCode99*) status=99 wanted='' ;;
         esac
         build_and_run uh "$program" $status "$wanted" 'Failed' "$OSHCC" -g -O0 -w "$file" -lm
+    done
+}
+
+# The part of the suite that uses MPI besides. It leaves MPI_Init to start_pes, as only a library that is one with
+# MPI does; so a main of ours calls it first.
+mellanox_mpi() {
+    local from=$dir/tests-mellanox/verifier made=$dir/mellanox-mpi case
+    source_of tests-mellanox
+    mkdir -p "$made"
+    printf '#define %s 1\n' HAVE_UNISTD_H ENABLE_MPI >"$made/config.h"
+    printf '#define PACKAGE_%s "unmodified"\n' NAME VERSION STRING >>"$made/config.h"
+    echo '#define VERSION PACKAGE_VERSION' >>"$made/config.h"
+    printf '%s\n' '#include <mpi.h>' '#undef main' 'int suite(int, char **);' 'int main(int argc, char **argv) {' \
+        'static char exec[] = "exec", plain[] = "--no-colour", task[] = "--task=mx:" CASE;' \
+        'char *words[] = {argv[0], exec, plain, task, 0};' \
+        'MPI_Init(&argc, &argv); return suite(4, words) || MPI_Finalize(); }' >"$made/first.c"
+    local sources=()
+    mapfile -t sources < <(find "$from" -name '*.c' ! -name '*template*')
+    for case in tc1 tc2 tc3; do
+        build_and_run_with_mpi mellanox-mpi "$case" 0 PASS FAIL -w -fcommon -Dmain=suite -DCASE="\"$case\"" -I"$made" \
+            -I"$from" -I"$from/cmn" "$made/first.c" "${sources[@]}" -lm -lpthread
     done
 }
 
@@ -180,6 +215,7 @@ shmem4py() {
 for suite in "${suites[@]}"; do
     case $suite in
         shmem4py) shmem4py ;;
+        mellanox-mpi) mellanox_mpi ;;
         sos-unit) sos sos-unit unit '' ;;
         sos-old) sos sos-old unit -DENABLE_DEPRECATED_TESTS ;;
         sos-spec) sos sos-spec spec-example '' ;;
