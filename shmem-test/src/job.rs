@@ -44,11 +44,11 @@ struct Ended {
 
 /// A PE that would start jobs of its own, as all the others do, is not what anybody means.
 fn refuse_a_pe() -> Result<(), String> {
-    let found = launcher(|name| std::env::var(name).ok());
+    let found = launcher(|name| std::env::var(name).ok(), None);
     let who = match found {
         Ok(Launcher::Nobody) => return Ok(()),
         Ok(Launcher::Agent(_)) => "shmrun".to_owned(),
-        Ok(Launcher::Pmi) => "a launcher that speaks PMI or PMIx".to_owned(),
+        Ok(Launcher::Pmi | Launcher::Mpi) => "a launcher that speaks PMI or PMIx".to_owned(),
         Err(refused) => return Err(format!("it starts a job of its own, but {refused}")),
     };
     Err(format!(
