@@ -13,7 +13,7 @@
 //! # With MPI in the process
 //! What is exchanged over MPI itself, or over a descriptor that MPI is going to use ([`Process::is_shared`]), is over when
 //! init returns: init waits for all PEs, and each has a table of all addresses. Nothing is asked for later, and nothing is
-//! said in finalize. A server's end is not noticed once MPI speaks to it, since MPI's own end looks the same.
+//! said in finalize. That MPI's end closes the connection is no sign of the server's.
 //!
 //! # Values
 //! Are lower-case hexadecimal digits, at most 96 of them: PMI-1 knows no quoting, and the least that its
@@ -30,7 +30,7 @@ use shmem_ib::device::Device;
 use shmem_node::contract::{hex, unhex};
 use shmem_node::sys;
 use shmem_pmi::id::{self, Ended, Place, UniqueId};
-use shmem_pmi::process::{Process, ProcessError, Request, Server};
+use shmem_pmi::process::{Process, ProcessError, Request};
 
 use super::Identity;
 use super::found::{Found, read};
@@ -118,8 +118,8 @@ impl Foreign {
     /// init already, talk to no server, and where its death is not that of its processes, nobody else
     /// ends them.
     pub(crate) fn watch(self: &Arc<Self>) -> Result<(), Error> {
-        if self.process.id().is_some() || self.process.server() == Server::Mpi {
-            // The thread that talks to the host does, or the launcher that has started MPI.
+        if self.process.id().is_some() {
+            // The thread that talks to the host does.
             return Ok(());
         }
         let foreign = Arc::clone(self);
@@ -127,7 +127,7 @@ impl Foreign {
             let watched = foreign.process.wait_hangup();
             if watched.is_err()
                 || foreign.leaves.load(Ordering::Acquire)
-                || foreign.process.is_given_over()
+                || foreign.process.was_ended_by_mpi()
             {
                 return;
             }

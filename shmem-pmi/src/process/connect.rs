@@ -15,7 +15,7 @@ use crate::client::{Client, ClientConfig, RankFrom};
 use crate::io::Connection;
 
 /// Takes a descriptor that the launcher has left, and leaves it open for MPI, which will look for it at its number.
-fn share(fd: RawFd) -> Result<OwnedFd, Cause> {
+pub(super) fn share(fd: RawFd) -> Result<OwnedFd, Cause> {
     let inherited = inherit(fd)?;
     let own = inherited.try_clone();
     std::mem::forget(inherited);
@@ -93,7 +93,7 @@ pub(super) fn introduce(
             Connection::connect(address, Client::pmi1(RankFrom::Server { id: *id }), None)
                 .map_err(connect)?
         }
-        Found::Pmix { .. } | Found::Mpi | Found::Alone => {
+        Found::Pmix { .. } | Found::Mpi { .. } | Found::Alone => {
             unreachable!("asked for a server with a connection")
         }
     };

@@ -83,8 +83,10 @@ pub(super) enum Found {
     Pmix {
         library: Option<String>,
     },
-    /// Messages of MPI, which is initialised.
-    Mpi,
+    /// Messages of MPI, which is initialised, and may have a server at this descriptor.
+    Mpi {
+        fd: Option<RawFd>,
+    },
     Alone,
 }
 
@@ -96,7 +98,7 @@ impl Found {
             Self::Pmi1Port { .. } => Server::Pmi1Port,
             Self::Pmi2 { .. } => Server::Pmi2,
             Self::Pmix { .. } => Server::Pmix,
-            Self::Mpi => Server::Mpi,
+            Self::Mpi { .. } => Server::Mpi,
             Self::Alone => Server::Alone,
         }
     }
@@ -147,8 +149,8 @@ impl Environment {
         beside: Option<&Beside>,
     ) -> Result<Self, Cause> {
         let place = beside.and_then(|mpi| mpi.place);
-        let over_mpi = |(rank, size)| Self {
-            found: Found::Mpi,
+        let over_mpi = |(rank, size), fd| Self {
+            found: Found::Mpi { fd },
             rank,
             size,
             job_id: None,
@@ -156,7 +158,8 @@ impl Environment {
             checks_mpi: true,
         };
         if pmi == Pmi::Mpi {
-            return place.map(over_mpi).ok_or(Cause::Variable {
+            let found = place.map(|place| over_mpi(place, None));
+            return found.ok_or(Cause::Variable {
                 name: ENV_PMI,
                 value: "mpi".into(),
                 expected: "a program that has called MPI_Init before it initialises OpenSHMEM, and not yet MPI_Finalize",
@@ -189,7 +192,7 @@ impl Environment {
                 }
                 (Pmi::V2, _) => Found::Pmi2 { fd },
                 // MPI has the descriptor, and this library finds its peers without.
-                (Pmi::Auto, None) if place.is_some() => Found::Mpi,
+                (Pmi::Auto, None) if place.is_some() => Found::Mpi { fd: Some(fd) },
                 // What MPI speaks that shares it: a server takes one version from a process.
                 (Pmi::Auto, None) if beside.is_some() => Found::Pmi1 { fd },
                 (Pmi::Auto, None)
@@ -202,7 +205,7 @@ impl Environment {
                 }
                 (Pmi::Auto | Pmi::V1 | Pmi::Pmix | Pmi::Mpi, _) => Found::Pmi1 { fd },
             },
-            (None, Some(_)) if pmi == Pmi::Auto && place.is_some() => Found::Mpi,
+            (None, Some(_)) if pmi == Pmi::Auto && place.is_some() => Found::Mpi { fd: None },
             (None, Some(address)) => Found::Pmi1Port {
                 id: id()?.ok_or(Cause::Absent {
                     name: ENV_PMI_ID,
@@ -212,7 +215,7 @@ impl Environment {
             },
             (None, None) => match launchers::launcher(&lookup, beside)? {
                 Launcher::Nobody => Found::Alone,
-                Launcher::Mpi => Found::Mpi,
+                Launcher::Mpi => Found::Mpi { fd: None },
                 Launcher::Pmi if pmi == Pmi::Auto => {
                     if let Some(mpi) = beside.filter(|mpi| mpi.must_be_first) {
                         let library = mpi.library.clone();
@@ -244,10 +247,10 @@ impl Environment {
             rank => rank,
         };
         let size = number(&lookup, ENV_PMI_SIZE, "a number of processes")?;
-        if let (Found::Mpi, Some((of_mpi, beside))) = (&found, place.zip(beside)) {
+        if let (&Found::Mpi { fd }, Some((of_mpi, beside))) = (&found, place.zip(beside)) {
             let told = (rank.unwrap_or(of_mpi.0), size.unwrap_or(of_mpi.1));
             beside.check_place(told, "the launcher")?;
-            return Ok(over_mpi(of_mpi));
+            return Ok(over_mpi(of_mpi, fd));
         }
         // A PMI-1 server over an inherited socket tells neither.
         if let Found::Pmi1 { .. } = found {
@@ -411,14 +414,15 @@ mod tests {
             Environment::read(&lookup, Some(&beside(place)))
                 .map(|read| (read.found, read.rank, read.size))
         };
+        let (at_fd, without) = (Found::Mpi { fd: Some(7) }, Found::Mpi { fd: None });
         let told = [FD, ("PMI_RANK", "1"), ("PMI_SIZE", "4")];
-        assert_eq!(read(&told, Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
+        assert_eq!(read(&told, Some((1, 4))).unwrap(), (at_fd.clone(), 1, 4));
         let slurm = [&told[..], &[("SLURM_STEP_ID", "0"), ("PMI_JOBID", "42.0")]].concat();
-        assert_eq!(read(&slurm, Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
+        assert_eq!(read(&slurm, Some((1, 4))).unwrap(), (at_fd.clone(), 1, 4));
         // Shared: MPI has not begun yet, and speaks PMI-1.
         assert_eq!(read(&slurm, None).unwrap(), (Found::Pmi1 { fd: 7 }, 1, 4));
         let port = [("PMI_PORT", "vm:1"), ("PMI_ID", "3")];
-        assert_eq!(read(&port, Some((3, 4))).unwrap(), (Found::Mpi, 3, 4));
+        assert_eq!(read(&port, Some((3, 4))).unwrap(), (without.clone(), 3, 4));
         // PMIx has room for two, and shmrun a channel for each.
         let pmix = [("PMIX_NAMESPACE", "a@1")];
         assert_eq!(
@@ -432,8 +436,8 @@ mod tests {
         );
         // Nobody else knows the peers.
         let none = [("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")];
-        assert_eq!(read(&none, Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
-        assert_eq!(read(&[], Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
+        assert_eq!(read(&none, Some((1, 4))).unwrap(), (without.clone(), 1, 4));
+        assert_eq!(read(&[], Some((1, 4))).unwrap(), (without.clone(), 1, 4));
         assert_eq!(read(&[], Some((0, 1))).unwrap(), (Found::Alone, 0, 1));
         let text = read(&none, Some((0, 1))).unwrap_err().to_string();
         assert!(text.contains("srun --mpi=pmi2 -n 4"), "{text}");
@@ -463,7 +467,10 @@ mod tests {
             (Found::Pmi1 { fd: 7 }, 1, 4)
         );
         let chosen = [&shmrun[..], &[("SHMEM_PMI", "mpi")]].concat();
-        assert_eq!(read(&chosen, Some((1, 4))).unwrap(), (Found::Mpi, 1, 4));
+        assert_eq!(
+            read(&chosen, Some((1, 4))).unwrap(),
+            (without.clone(), 1, 4)
+        );
         let text = read(&chosen, None).unwrap_err().to_string();
         assert!(
             text.contains("SHMEM_PMI=mpi") && text.contains("MPI_Init before"),

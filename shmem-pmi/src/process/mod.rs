@@ -79,6 +79,7 @@ mod primitives;
 mod request;
 mod shelf;
 
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use shmem_node::kvs::Reader;
@@ -224,12 +225,12 @@ impl Process {
         let failed = |cause| error(Some(environment.rank), Some(server), cause);
         match &environment.found {
             Found::Alone => return Ok(Self::alone()),
-            Found::Mpi => return Self::over_mpi().map_err(failed),
+            &Found::Mpi { fd } => return Self::over_mpi(fd).map_err(failed),
             Found::Pmix { library } => {
                 let library = match Library::load(library.as_deref()) {
                     Ok(library) => library,
                     Err(_) if beside.as_ref().is_some_and(Beside::knows_peers) => {
-                        return Self::over_mpi().map_err(failed);
+                        return Self::over_mpi(None).map_err(failed);
                     }
                     // A single process can do without.
                     Err(why) => {
@@ -270,8 +271,8 @@ impl Process {
         })
     }
 
-    fn over_mpi() -> Result<Self, Cause> {
-        let (calls, rank, size) = mpi::Calls::init()?;
+    fn over_mpi(fd: Option<RawFd>) -> Result<Self, Cause> {
+        let (calls, rank, size) = mpi::Calls::init(fd)?;
         let inner = Inner {
             server: Server::Mpi,
             rank,
@@ -411,9 +412,11 @@ impl Process {
         self.inner.is_shared
     }
 
-    /// Whether MPI has begun to use the launcher's descriptor for itself, so that its end says nothing of the server's.
-    pub fn is_given_over(&self) -> bool {
-        self.inner.is_given_over()
+    /// Whether the connection has ended because MPI, which shares it, has come to its end, and not because the server has died. To
+    /// be asked after [`Process::wait_hangup`]; waits until it is certain, which may take some seconds.
+    pub fn was_ended_by_mpi(&self) -> bool {
+        let may_be = matches!(self.server(), Server::Pmi1 | Server::Pmi2 | Server::Mpi);
+        may_be && mpi::has_closed()
     }
 
     /// The kind of server.
@@ -639,12 +642,12 @@ impl Process {
 
     /// Sleeps until the server closes the connection, as it does when it dies: for a thread that
     /// watches it while the others of this process do not talk to it. Without a server it returns
-    /// at once, and so it does over MPI. A connection that is shared with MPI ends when that is finalized
-    /// ([`Process::is_given_over`]).
+    /// at once. A connection that MPI has or shares ends when that is finalized, too
+    /// ([`Process::was_ended_by_mpi`]).
     ///
     /// # Errors
     ///
-    /// The socket cannot be watched.
+    /// The socket cannot be watched; MPI has a server that this library cannot see.
     pub fn wait_hangup(&self) -> std::io::Result<()> {
         match &self.inner.way {
             Way::Shmrun { connection, .. } | Way::Plain(connection) => connection.wait_hangup(),

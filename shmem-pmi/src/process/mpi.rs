@@ -17,12 +17,15 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use shmem_mpi::{Comm, Interface, Mpi, ReduceOp, State};
+use shmem_node::sys;
 
+use super::connect::share;
 use super::direct::{Direct, closed};
 use super::error::Cause;
 use super::keys;
@@ -32,6 +35,10 @@ use crate::client::check_pair;
 use crate::io::ConnectionError;
 use crate::process_mapping::{self, ProcessMapping};
 use crate::question::SpawnRequest;
+
+/// How long `MPI_Finalize` may take after it has said goodbye to the launcher.
+const ENDING: Duration = Duration::from_secs(20);
+const NAP: Duration = Duration::from_millis(100);
 
 /// MPI in this process, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +107,22 @@ pub(super) fn is_finalized() -> bool {
     mpi.is_some_and(|mpi| mpi.state() == State::Finalized)
 }
 
+/// Whether it was MPI that has closed the descriptor, by its end, and not a server that has died. MPI closes it a little
+/// before it says that it has come to its end; that is waited for.
+pub(super) fn has_closed() -> bool {
+    if !has_taken_over() {
+        return false;
+    }
+    let begun = Instant::now();
+    while !is_finalized() {
+        if begun.elapsed() > ENDING {
+            return false;
+        }
+        std::thread::sleep(NAP);
+    }
+    true
+}
+
 /// The calls of a process whose peers MPI knows.
 pub(super) struct Calls {
     mpi: &'static Mpi,
@@ -110,6 +133,8 @@ pub(super) struct Calls {
     node_of: Vec<u32>,
     pairs: Mutex<Pairs>,
     finalized: AtomicBool,
+    /// What MPI talks to its server by, to see whether that lives.
+    watched: Option<OwnedFd>,
 }
 
 #[derive(Default)]
@@ -130,8 +155,8 @@ impl fmt::Debug for Calls {
 }
 
 impl Calls {
-    /// Collective. MPI is initialised.
-    pub(super) fn init() -> Result<(Self, u32, u32), Cause> {
+    /// Collective. MPI is initialised, and has a server at `fd`, if that is known.
+    pub(super) fn init(fd: Option<RawFd>) -> Result<(Self, u32, u32), Cause> {
         let mpi = Mpi::in_process()?;
         let call = "MPI_Comm_dup";
         let mpi = mpi.ok_or(shmem_mpi::Error::NotInitialised { call })?;
@@ -148,6 +173,8 @@ impl Calls {
             node_of,
             pairs: Mutex::default(),
             finalized: AtomicBool::new(false),
+            // Only to be watched: nothing depends on it.
+            watched: fd.and_then(|fd| share(fd).ok()),
         };
         Ok((calls, rank, size))
     }
@@ -304,9 +331,11 @@ impl Direct for Calls {
         Err(self.mpi.abort(exit_code).into())
     }
 
-    /// Nobody is to be watched: what happens to peers, MPI's launcher sees.
     fn wait_hangup(&self) -> io::Result<()> {
-        Ok(())
+        match &self.watched {
+            Some(fd) => sys::wait_hangup(fd.as_fd()),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn finalize(&self) -> Result<(), Cause> {
