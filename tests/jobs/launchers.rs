@@ -19,7 +19,7 @@ use crate::programs::{
 };
 
 /// What `mpiexec.hydra` takes for ssh: runs the command, which follows options and a host, here.
-fn remote_shell() -> &'static Path {
+pub(crate) fn remote_shell() -> &'static Path {
     static SHELL: OnceLock<PathBuf> = OnceLock::new();
     SHELL.get_or_init(|| {
         let name = format!("launchers-shell-{}", std::process::id());
@@ -34,7 +34,7 @@ fn remote_shell() -> &'static Path {
 }
 
 /// A job of Hydra with 2 PEs on each of some hosts.
-fn hydra_on(hosts: u32, options: &str, program: &[&str]) -> Option<Job> {
+pub(crate) fn hydra_on(hosts: u32, options: &str, program: &[&str]) -> Option<Job> {
     let shell = remote_shell();
     let list: Vec<String> = (1..=hosts).map(|i| format!("n{i}:2")).collect();
     let options = format!(

@@ -17,6 +17,7 @@ mod environment;
 mod examples;
 mod hangs;
 mod hosts;
+mod hybrid;
 mod launchers;
 mod lists;
 mod lives;

@@ -178,6 +178,9 @@ impl Environment {
         let fd = number::<RawFd>(&lookup, ENV_PMI_FD, "a descriptor")?;
         let port = lookup(ENV_PMI_PORT);
         let id = || number::<u32>(&lookup, ENV_PMI_ID, "the number of a process");
+        let of_slurm = [ENV_SLURM_STEP, ENV_PMI_JOBID].map(&lookup);
+        let of_slurm = of_slurm.iter().all(Option::is_some);
+        let to_come = beside.filter(|mpi| mpi.is_to_come);
         let found = match (fd, port) {
             (Some(fd), _) => match (pmi, lookup(ENV_NODE)) {
                 (Pmi::Auto, Some(version)) => {
@@ -193,16 +196,16 @@ impl Environment {
                 (Pmi::V2, _) => Found::Pmi2 { fd },
                 // MPI has the descriptor, and this library finds its peers without.
                 (Pmi::Auto, None) if place.is_some() => Found::Mpi { fd: Some(fd) },
+                (Pmi::Auto, None) if of_slurm && let Some(mpi) = to_come => {
+                    return Err(Cause::MpiFirst {
+                        library: mpi.library.clone(),
+                        server: "Slurm's PMI server, which takes one client",
+                        setting: "2",
+                    });
+                }
                 // What MPI speaks that shares it: a server takes one version from a process.
                 (Pmi::Auto, None) if beside.is_some() => Found::Pmi1 { fd },
-                (Pmi::Auto, None)
-                    if [ENV_SLURM_STEP, ENV_PMI_JOBID]
-                        .map(&lookup)
-                        .iter()
-                        .all(Option::is_some) =>
-                {
-                    Found::Pmi2 { fd }
-                }
+                (Pmi::Auto, None) if of_slurm => Found::Pmi2 { fd },
                 (Pmi::Auto | Pmi::V1 | Pmi::Pmix | Pmi::Mpi, _) => Found::Pmi1 { fd },
             },
             (None, Some(_)) if pmi == Pmi::Auto && place.is_some() => Found::Mpi { fd: None },
@@ -218,8 +221,11 @@ impl Environment {
                 Launcher::Mpi => Found::Mpi { fd: None },
                 Launcher::Pmi if pmi == Pmi::Auto => {
                     if let Some(mpi) = beside.filter(|mpi| mpi.must_be_first) {
-                        let library = mpi.library.clone();
-                        return Err(Cause::MpiFirst { library });
+                        return Err(Cause::MpiFirst {
+                            library: mpi.library.clone(),
+                            server: "the PMIx server",
+                            setting: "pmix",
+                        });
                     }
                     return Self::pmix(library, &lookup, true);
                 }
@@ -407,6 +413,7 @@ mod tests {
         let beside = |place| Beside {
             library: "/l/libmpi.so.12".into(),
             place,
+            is_to_come: place.is_none(),
             must_be_first: false,
         };
         let read = |variables: &[(&str, &str)], place| {
@@ -419,8 +426,10 @@ mod tests {
         assert_eq!(read(&told, Some((1, 4))).unwrap(), (at_fd.clone(), 1, 4));
         let slurm = [&told[..], &[("SLURM_STEP_ID", "0"), ("PMI_JOBID", "42.0")]].concat();
         assert_eq!(read(&slurm, Some((1, 4))).unwrap(), (at_fd.clone(), 1, 4));
-        // Shared: MPI has not begun yet, and speaks PMI-1.
-        assert_eq!(read(&slurm, None).unwrap(), (Found::Pmi1 { fd: 7 }, 1, 4));
+        // Shared: MPI has not begun yet, and speaks PMI-1. Slurm's server does not bear that.
+        assert_eq!(read(&told, None).unwrap(), (Found::Pmi1 { fd: 7 }, 1, 4));
+        let text = read(&slurm, None).unwrap_err().to_string();
+        assert!(text.contains("one client: call MPI_Init before"), "{text}");
         let port = [("PMI_PORT", "vm:1"), ("PMI_ID", "3")];
         assert_eq!(read(&port, Some((3, 4))).unwrap(), (without.clone(), 3, 4));
         // PMIx has room for two, and shmrun a channel for each.

@@ -126,12 +126,16 @@ pub enum Cause {
     },
     /// MPI cannot be initialised after this library.
     #[error(
-        "the program has {library}, which cannot be initialised any more once this library has talked to the PMIx \
-         server: call MPI_Init before OpenSHMEM is initialised; or set SHMEM_PMI=pmix if the program never calls MPI_Init"
+        "the program has {library}, which cannot be initialised any more once this library has talked to {server}: call \
+         MPI_Init before OpenSHMEM is initialised; or set SHMEM_PMI={setting} if the program never calls MPI_Init"
     )]
     MpiFirst {
         /// MPI's file.
         library: String,
+        /// Whom it has to talk to first.
+        server: &'static str,
+        /// What goes on nevertheless.
+        setting: &'static str,
     },
     /// MPI has used the descriptor up that the two libraries share.
     #[error(

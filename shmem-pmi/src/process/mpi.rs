@@ -8,8 +8,8 @@
 //!   collective calls of MPI, over a duplicate of `MPI_COMM_WORLD`; ranks are MPI's. Every call of MPI is made
 //!   by the thread that calls a method here, before the method returns: other threads of this library never call it, so
 //!   that any thread level will do.
-//! * MPI is there and not initialised ([`Beside::place`] is none): this library speaks PMI-1, which a server takes from both, one
-//!   after the other. It must be silent when MPI speaks ([`super::Process::is_shared`]), and leaves `finalize` to MPI,
+//! * MPI is there and not initialised: this library speaks PMI-1, which Hydra takes from both, one after the other; Slurm
+//!   does not, so this order is refused there. It must be silent when MPI speaks ([`super::Process::is_shared`]), and leaves `finalize` to MPI,
 //!   since that ends the connection for both.
 //!
 //! After `MPI_Finalize` nothing of this can be used.
@@ -47,7 +47,9 @@ pub struct Beside {
     pub(super) library: String,
     /// Rank and number of processes, between `MPI_Init` and `MPI_Finalize`.
     pub(super) place: Option<(u32, u32)>,
-    /// It is not initialised yet, and cannot be once another has used libpmix: Open MPI's release 5 takes its own
+    /// It is not initialised yet.
+    pub(super) is_to_come: bool,
+    /// Nor can it be once another has used libpmix: Open MPI's release 5 takes its own
     /// name in the job from a PMIx that it has initialised itself, and from no other.
     pub(super) must_be_first: bool,
 }
@@ -63,6 +65,7 @@ impl Beside {
         Some(Self {
             library: mpi.path().display().to_string(),
             place,
+            is_to_come: mpi.state() == State::Before,
             must_be_first: mpi.state() == State::Before
                 && wants_pmix_untouched(mpi.library_version()),
         })
@@ -421,6 +424,7 @@ mod tests {
         let beside = |place| Beside {
             library: String::new(),
             place,
+            is_to_come: false,
             must_be_first: false,
         };
         assert!(beside(None).check_place((1, 4), "x").is_ok());

@@ -10,4 +10,4 @@ mod exports;
 mod headers;
 mod install;
 mod programs;
-mod toolchain;
+pub(crate) mod toolchain;

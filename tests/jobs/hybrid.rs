@@ -1,0 +1,269 @@
+//! C programs with MPI and OpenSHMEM in one process, under MPI's launchers: every order of inits and finalizes, with
+//! Debian's MPICH and Open MPI, with MPICH 5 and Open MPI 5 where their prefixes are told, and the orders that are
+//! refused.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use shmem_testkit::needs::skipped;
+use shmem_testkit::{Job, text};
+
+use crate::c_library::toolchain::toolchain;
+use crate::launchers::{hydra_on, remote_shell};
+use crate::programs::{hydra, installed};
+
+/// First init, first finalize: `m`PI or Open`s`HMEM.
+const ORDERS: [[&str; 2]; 4] = [["ms", "ms"], ["ms", "sm"], ["sm", "ms"], ["sm", "sm"]];
+const PES: usize = 4;
+
+/// Compiles `tests/c/mpi/hybrid.c` as `name`; `None` without what it needs.
+fn compiled(name: &str, compiler: &str, more: &[String], need: &str) -> Option<String> {
+    let tools = toolchain()?;
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("hybrid");
+    std::fs::create_dir_all(&dir).expect("a directory for programs");
+    // Tests run at once, and may make the same program.
+    let program = dir.join(format!("{name}-{}", std::process::id()));
+    let lib = tools.prefix.join("lib");
+    let run = Command::new(compiler)
+        .args(["-O1", "-Wall", "-Wextra"])
+        .arg("-I")
+        .arg(tools.prefix.join("include"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("c/mpi/hybrid.c"))
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(&lib)
+        .arg("-lshmem")
+        .arg(format!("-Wl,-rpath,{}", lib.display()))
+        .args(more)
+        .output();
+    let why = match run {
+        Ok(output) if output.status.success() => {
+            return Some(program.to_str().expect("text").to_owned());
+        }
+        Ok(output) => text(&output.stderr),
+        Err(e) => e.to_string(),
+    };
+    skipped(need, format_args!("{compiler}: {why}"));
+    None
+}
+
+fn mpich(name: &str) -> Option<String> {
+    compiled(name, "mpicc.mpich", &[], "mpich")
+}
+
+/// A program for the MPI library of an installation, which `variable` names.
+fn of_prefix(
+    variable: &str,
+    (interface, library): (&str, &str),
+    need: &str,
+) -> Option<(PathBuf, String)> {
+    let Some(prefix) = std::env::var_os(variable).map(PathBuf::from) else {
+        skipped(need, format_args!("{variable} is not set"));
+        return None;
+    };
+    let lib = prefix.join("lib");
+    let more = [
+        interface.to_owned(),
+        format!("-I{}", prefix.join("include").display()),
+        format!("-L{}", lib.display()),
+        format!("-l:{library}"),
+        format!("-Wl,-rpath,{}", lib.display()),
+        "-Wl,--allow-shlib-undefined".to_owned(),
+    ];
+    let program = compiled(library, "cc", &more, need)?;
+    Some((prefix, program))
+}
+
+/// All PEs have done their work.
+fn right(job: Job, what: &str) {
+    let out = job.run();
+    assert!(out.status.success(), "{what}: {out:?}");
+    assert_eq!(
+        out.stdout.matches(", 0 wrong").count(),
+        PES,
+        "{what}: {out:?}"
+    );
+}
+
+fn refused(job: Job, words: &str) {
+    let out = job.run();
+    assert!(!out.status.success(), "{out:?}");
+    let said = format!("{}{}", out.stdout, out.stderr);
+    assert!(said.contains(words), "{said}");
+}
+
+#[test]
+fn mpich_in_every_order() {
+    let Some(program) = mpich("mpich") else {
+        return;
+    };
+    for [inits, finalizes] in ORDERS {
+        for what in ["none", "again", "multiple"] {
+            let words = [&program[..], inits, finalizes, what];
+            let jobs = [
+                hydra("-n 4", &words),
+                hydra("-pmi-port -n 4", &words),
+                hydra_on(2, "", &words),
+            ];
+            for job in jobs.into_iter().flatten() {
+                right(job, &words[1..].join(" "));
+            }
+        }
+    }
+}
+
+/// On one node the PEs need no exchange.
+#[test]
+fn openshmem_after_mpi_is_over() {
+    let Some(program) = mpich("late") else { return };
+    for [inits, finalizes] in ORDERS {
+        let words = [&program[..], inits, finalizes, "late"];
+        if let Some(job) = hydra("-n 4", &words) {
+            right(job, inits);
+        }
+        if let Some(job) = hydra_on(2, "", &words) {
+            refused(job, "initialise OpenSHMEM before MPI_Finalize");
+        }
+    }
+    // A program that has MPI and does not use it.
+    if let Some(job) = hydra_on(2, "", &[&program, "sm", "sm", "no-mpi"]) {
+        right(job, "no MPI");
+    }
+}
+
+#[test]
+fn the_setting_is_obeyed() {
+    let Some(program) = mpich("setting") else {
+        return;
+    };
+    let job = |setting, order| {
+        let job = hydra_on(2, "", &[&program, order, "ms"])?;
+        Some(job.env("SHMEM_PMI", setting))
+    };
+    for (setting, order) in [("mpi", "ms"), ("1", "ms"), ("1", "sm"), ("auto", "sm")] {
+        if let Some(job) = job(setting, order) {
+            right(job, setting);
+        }
+    }
+    if let Some(job) = job("mpi", "sm") {
+        refused(job, "a program that has called MPI_Init before");
+    }
+}
+
+#[test]
+fn either_ends_the_job() {
+    let Some(program) = mpich("ends") else { return };
+    for inits in ["ms", "sm"] {
+        for what in ["mpi-abort", "global-exit", "return"] {
+            let words = [&program[..], inits, "sm", what];
+            for job in [hydra("-n 4", &words), hydra_on(2, "", &words)] {
+                let Some(job) = job else { return };
+                let out = job.run();
+                assert_eq!(out.status.code(), Some(7), "{inits} {what}: {out:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn mpich_5_in_every_order() {
+    for files in [
+        ("-UMPI_ABI", "libmpi.so.12"),
+        ("-DMPI_ABI", "libmpi_abi.so.1"),
+    ] {
+        let found = of_prefix("PMI_SPAWN_MPICH", files, "mpich-spawn");
+        let Some((prefix, program)) = found else {
+            return;
+        };
+        let mpiexec = prefix.join("bin/mpiexec.hydra");
+        let shell = remote_shell().display();
+        let hosts = format!("-launcher ssh -launcher-exec {shell} -hosts n1:2,n2:2 -n 4");
+        for [inits, finalizes] in ORDERS {
+            for options in ["-n 4", &hosts] {
+                let job = Job::new(&mpiexec, options, &[&program, inits, finalizes, "again"]);
+                let job = match options == hosts {
+                    true => job.env("HYDRA_LAUNCHER_AUTOFORK", "0"),
+                    false => job,
+                };
+                let job = job.stdin(Stdio::piped());
+                right(
+                    job.env("SHMEM_SPIN", "0"),
+                    &format!("{options} {inits} {finalizes}"),
+                );
+            }
+        }
+    }
+}
+
+const AS_ROOT: [(&str, &str); 4] = [
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("PRTE_ALLOW_RUN_AS_ROOT", "1"),
+    ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+];
+
+/// The header is that of release 5, if there is one; what a program uses of it is the same in both.
+#[test]
+fn debians_open_mpi_in_every_order() {
+    if !installed("mpirun.openmpi", "openmpi") {
+        return;
+    }
+    let program = match std::env::var_os("OPENMPI_PREFIX").map(PathBuf::from) {
+        None => compiled("openmpi4", "mpicc.openmpi", &[], "openmpi-c"),
+        Some(prefix) => {
+            let include = format!("-I{}", prefix.join("include").display());
+            compiled(
+                "openmpi4",
+                "cc",
+                &[include, "-l:libmpi.so.40".into()],
+                "openmpi-c",
+            )
+        }
+    };
+    let Some(program) = program else { return };
+    for [inits, finalizes] in ORDERS {
+        for (what, pmi) in [("none", "auto"), ("again", "auto"), ("none", "mpi")] {
+            if pmi == "mpi" && inits == "sm" {
+                continue;
+            }
+            let words = [&program[..], inits, finalizes, what];
+            let job = Job::new("mpirun.openmpi", "--oversubscribe -n 4", &words);
+            let job = job.envs(AS_ROOT).env("SHMEM_PMI", pmi);
+            right(job, &format!("{inits} {finalizes} {what} {pmi}"));
+        }
+    }
+    // It has never heard of Hydra.
+    if let Some(job) = hydra("-n 2", &[&program, "ms", "ms"]) {
+        refused(job, "MPI says that this process is rank 0 of 1");
+    }
+}
+
+#[test]
+fn open_mpi_5_comes_first() {
+    let found = of_prefix("OPENMPI_PREFIX", ("-UMPI_ABI", "libmpi.so.40"), "openmpi5");
+    let Some((prefix, program)) = found else {
+        return;
+    };
+    let options = format!("--prefix {} --map-by :oversubscribe -n 4", prefix.display());
+    let job = |words: &[&str]| {
+        let words: Vec<&str> = std::iter::once(&program[..])
+            .chain(words.iter().copied())
+            .collect();
+        let mut job = Job::new(prefix.join("bin/prterun"), &options, &words).envs(AS_ROOT);
+        for name in ["OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"] {
+            job = job.env(name, &prefix);
+        }
+        job
+    };
+    for finalizes in ["ms", "sm"] {
+        right(job(&["ms", finalizes, "again"]), finalizes);
+        right(job(&["ms", finalizes]).env("SHMEM_PMI", "mpi"), finalizes);
+    }
+    refused(
+        job(&["sm", "ms"]),
+        "call MPI_Init before OpenSHMEM is initialised",
+    );
+    let without = job(&["sm", "ms", "no-mpi"]);
+    right(without.env("SHMEM_PMI", "pmix"), "no MPI");
+}
