@@ -146,7 +146,7 @@ pub fn launcher(
     let lonely = alone_or_refused(&lookup, "it cannot find its peers");
     lonely.map(|()| Launcher::Nobody).map_err(|refused| match beside {
         Some(mpi) if mpi.place.is_none() => refused.or(
-            "if MPI can (the program has it), call MPI_Init before OpenSHMEM is initialised; or else ",
+            "The program has MPI: if that can, call MPI_Init before OpenSHMEM is initialised; or else ",
         ),
         _ => refused,
     })
