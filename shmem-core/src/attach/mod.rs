@@ -100,6 +100,6 @@ fn found_launcher() -> Result<Launcher, Error> {
         Some(_) => None,
         None => Beside::now(),
     };
-    let found = launchers::launcher(variable, beside.as_ref());
+    let found = launchers::launcher_beside(variable, beside.as_ref());
     found.map_err(|refused| Error::Launch(refused.to_string()))
 }

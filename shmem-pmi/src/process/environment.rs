@@ -216,7 +216,7 @@ impl Environment {
                 })?,
                 address,
             },
-            (None, None) => match launchers::launcher(&lookup, beside)? {
+            (None, None) => match launchers::launcher_beside(&lookup, beside)? {
                 Launcher::Nobody => Found::Alone,
                 Launcher::Mpi => Found::Mpi { fd: None },
                 Launcher::Pmi if pmi == Pmi::Auto => {

@@ -122,12 +122,21 @@ const MARKS: [Mark; 10] = [
     },
 ];
 
-/// Who has started this process; `lookup` gives the value of a variable, and `beside` is MPI in this process.
+/// Who has started this process; `lookup` gives the value of a variable.
 ///
 /// # Errors
 ///
 /// Somebody who cannot be talked to, with more than one process.
-pub fn launcher(
+pub fn launcher(lookup: impl Fn(&str) -> Option<String>) -> Result<Launcher, Refused> {
+    launcher_beside(lookup, None)
+}
+
+/// The same where `beside` is MPI in this process, which may know the peers.
+///
+/// # Errors
+///
+/// As there.
+pub fn launcher_beside(
     lookup: impl Fn(&str) -> Option<String>,
     beside: Option<&Beside>,
 ) -> Result<Launcher, Refused> {
@@ -200,7 +209,7 @@ mod tests {
             let found = env.iter().find(|(n, _)| *n == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        launcher(lookup, None).map_err(|e| e.to_string())
+        launcher(lookup).map_err(|e| e.to_string())
     }
 
     #[test]
