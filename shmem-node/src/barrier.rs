@@ -112,14 +112,18 @@ impl NodeBarrier {
 
     /// Sleeps until the release.
     pub fn wait_release(&self, arrival: Arrival) {
-        let word = &self.release.generation;
         while !self.released(arrival) {
-            let asleep = arrival.0 | ASLEEP;
-            let announced =
-                word.compare_exchange(arrival.0, asleep, Ordering::Relaxed, Ordering::Relaxed);
-            if announced.is_ok() || announced == Err(asleep) {
-                sys::futex_wait(word, asleep, None);
-            }
+            self.sleep_unreleased(arrival, None);
+        }
+    }
+
+    /// Sleeps up to `max` for the release.
+    pub fn sleep_unreleased(&self, arrival: Arrival, max: Option<Duration>) {
+        let (word, asleep) = (&self.release.generation, arrival.0 | ASLEEP);
+        let announced =
+            word.compare_exchange(arrival.0, asleep, Ordering::Relaxed, Ordering::Relaxed);
+        if announced.is_ok() || announced == Err(asleep) {
+            sys::futex_wait(word, asleep, max);
         }
     }
 
@@ -170,8 +174,13 @@ impl NodeBarrier {
     /// Sleeps until they have.
     pub fn wait_departed(&self, n: u32) {
         while !self.all_departed(n) {
-            self.departed.sleep(n - 1, None);
+            self.sleep_undeparted(n, None);
         }
+    }
+
+    /// Sleeps up to `max` for further departures.
+    pub fn sleep_undeparted(&self, n: u32, max: Option<Duration>) {
+        self.departed.sleep(n - 1, max);
     }
 
     /// Begins to count departures anew, once all have been seen.

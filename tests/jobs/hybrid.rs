@@ -1,34 +1,51 @@
-//! C programs with MPI and OpenSHMEM in one process, under MPI's launchers: every order of inits and finalizes, with
-//! Debian's MPICH and Open MPI, with MPICH 5 and Open MPI 5 where their prefixes are told, and the orders that are
-//! refused.
+//! C programs with MPI and OpenSHMEM in one process, under `shmrun` and under MPI's launchers: every order of inits and
+//! finalizes, with Debian's MPICH and Open MPI, with MPICH 5 and Open MPI 5 where their prefixes are told, and the orders
+//! that are refused.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use shmem_testkit::needs::skipped;
 use shmem_testkit::{Job, text};
 
 use crate::c_library::toolchain::toolchain;
 use crate::launchers::{hydra_on, remote_shell};
-use crate::programs::{hydra, installed};
+use crate::programs::{hydra, installed, shmrun};
 
 /// First init, first finalize: `m`PI or Open`s`HMEM.
 const ORDERS: [[&str; 2]; 4] = [["ms", "ms"], ["ms", "sm"], ["sm", "ms"], ["sm", "sm"]];
 const PES: usize = 4;
 
-/// Compiles `tests/c/mpi/hybrid.c` as `name`; `None` without what it needs.
-fn compiled(name: &str, compiler: &str, more: &[String], need: &str) -> Option<String> {
+/// What programs of `tests/c/mpi` do.
+const ORDER: &str = "hybrid.c";
+const PROGRESS: &str = "progress.c";
+
+/// Compiles a program of `tests/c/mpi` as `name`; `None` without what it needs.
+fn compiled(
+    source: &str,
+    name: &str,
+    compiler: &str,
+    more: &[String],
+    need: &str,
+) -> Option<String> {
     let tools = toolchain()?;
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("hybrid");
     std::fs::create_dir_all(&dir).expect("a directory for programs");
     // Tests run at once, and may make the same program.
-    let program = dir.join(format!("{name}-{}", std::process::id()));
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let program = dir.join(format!("{name}-{}-{number}", std::process::id()));
     let lib = tools.prefix.join("lib");
     let run = Command::new(compiler)
         .args(["-O1", "-Wall", "-Wextra"])
         .arg("-I")
         .arg(tools.prefix.join("include"))
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("c/mpi/hybrid.c"))
+        .arg(
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("c/mpi")
+                .join(source),
+        )
         .arg("-o")
         .arg(&program)
         .arg("-L")
@@ -48,12 +65,13 @@ fn compiled(name: &str, compiler: &str, more: &[String], need: &str) -> Option<S
     None
 }
 
-fn mpich(name: &str) -> Option<String> {
-    compiled(name, "mpicc.mpich", &[], "mpich")
+fn mpich(source: &str) -> Option<String> {
+    compiled(source, "mpich", "mpicc.mpich", &[], "mpich")
 }
 
 /// A program for the MPI library of an installation, which `variable` names.
 fn of_prefix(
+    source: &str,
     variable: &str,
     (interface, library): (&str, &str),
     need: &str,
@@ -71,8 +89,41 @@ fn of_prefix(
         format!("-Wl,-rpath,{}", lib.display()),
         "-Wl,--allow-shlib-undefined".to_owned(),
     ];
-    let program = compiled(library, "cc", &more, need)?;
+    let program = compiled(source, library, "cc", &more, need)?;
     Some((prefix, program))
+}
+
+fn mpich_5(source: &str) -> Option<(PathBuf, String)> {
+    let files = ("-UMPI_ABI", "libmpi.so.12");
+    of_prefix(source, "PMI_SPAWN_MPICH", files, "mpich-spawn")
+}
+
+fn open_mpi_5(source: &str) -> Option<(PathBuf, String)> {
+    let files = ("-UMPI_ABI", "libmpi.so.40");
+    of_prefix(source, "OPENMPI_PREFIX", files, "openmpi5")
+}
+
+/// The header is that of release 5, if there is one; what a program uses of it is the same in both.
+fn open_mpi_4(source: &str) -> Option<String> {
+    let Some(prefix) = std::env::var_os("OPENMPI_PREFIX").map(PathBuf::from) else {
+        return compiled(source, "openmpi4", "mpicc.openmpi", &[], "openmpi-c");
+    };
+    let include = format!("-I{}", prefix.join("include").display());
+    let more = [include, "-l:libmpi.so.40".into()];
+    compiled(source, "openmpi4", "cc", &more, "openmpi-c")
+}
+
+/// The program with each MPI that there is, and the variables by which that finds its parts.
+fn with_each_mpi(source: &str) -> Vec<(String, Vec<(&'static str, PathBuf)>)> {
+    let mut all = Vec::new();
+    all.extend(mpich(source).map(|program| (program, Vec::new())));
+    all.extend(mpich_5(source).map(|(_, program)| (program, Vec::new())));
+    all.extend(open_mpi_4(source).map(|program| (program, Vec::new())));
+    all.extend(open_mpi_5(source).map(|(prefix, program)| {
+        let place = ["OPAL_PREFIX", "PMIX_PREFIX"].map(|name| (name, prefix.clone()));
+        (program, place.to_vec())
+    }));
+    all
 }
 
 /// All PEs have done their work.
@@ -94,8 +145,69 @@ fn refused(job: Job, words: &str) {
 }
 
 #[test]
+fn every_order_under_shmrun() {
+    for (program, place) in with_each_mpi(ORDER) {
+        for [inits, finalizes] in ORDERS {
+            for what in ["none", "again"] {
+                for options in ["-n 4", "-n 4 --nodes 2"] {
+                    let words = [&program[..], inits, finalizes, what];
+                    let job = shmrun(options, &words).envs(place.clone());
+                    right(job, &format!("{options} {words:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn either_ends_a_job_of_shmrun_which_says_who() {
+    for (program, place) in with_each_mpi(ORDER) {
+        for (what, told) in [
+            ("mpi-abort", "PE 3 on node 1"),
+            ("global-exit", "PE 3 called global_exit(7)"),
+            ("return", "PE 3 on node 1"),
+        ] {
+            let job = shmrun("-n 4 --nodes 2", &[&program, "ms", "sm", what]);
+            let out = job.envs(place.clone()).run();
+            assert_eq!(out.code(), 7, "{what}: {out:?}");
+            let [message] = &out.messages()[..] else {
+                panic!("{what}: {out:?}");
+            };
+            assert!(message.contains(told), "{what}: {message}");
+        }
+    }
+}
+
+/// Two PEs wait for each other, one in MPI and the other in OpenSHMEM.
+#[test]
+fn nobody_waits_for_ever() {
+    let told = |job: Job, words: &[&str]| {
+        let out = job.succeed();
+        assert!(out.contains("nobody waits for ever"), "{words:?}: {out}");
+    };
+    for (program, place) in with_each_mpi(PROGRESS) {
+        for blocked_in in ["mpi", "shmem", "sync"] {
+            let words = [&program[..], blocked_in];
+            for options in ["-n 2", "-n 4 --nodes 2"] {
+                told(shmrun(options, &words).envs(place.clone()), &words);
+            }
+        }
+    }
+    let Some(program) = mpich(PROGRESS) else {
+        return;
+    };
+    for blocked_in in ["mpi", "shmem", "sync"] {
+        let words = [&program[..], blocked_in];
+        for job in [hydra("-n 2", &words), hydra_on(2, "", &words)] {
+            let Some(job) = job else { return };
+            told(job, &words);
+        }
+    }
+}
+
+#[test]
 fn mpich_in_every_order() {
-    let Some(program) = mpich("mpich") else {
+    let Some(program) = mpich(ORDER) else {
         return;
     };
     for [inits, finalizes] in ORDERS {
@@ -116,7 +228,7 @@ fn mpich_in_every_order() {
 /// On one node the PEs need no exchange.
 #[test]
 fn openshmem_after_mpi_is_over() {
-    let Some(program) = mpich("late") else { return };
+    let Some(program) = mpich(ORDER) else { return };
     for [inits, finalizes] in ORDERS {
         let words = [&program[..], inits, finalizes, "late"];
         if let Some(job) = hydra("-n 4", &words) {
@@ -134,7 +246,7 @@ fn openshmem_after_mpi_is_over() {
 
 #[test]
 fn the_setting_is_obeyed() {
-    let Some(program) = mpich("setting") else {
+    let Some(program) = mpich(ORDER) else {
         return;
     };
     let job = |setting, order| {
@@ -153,7 +265,7 @@ fn the_setting_is_obeyed() {
 
 #[test]
 fn either_ends_the_job() {
-    let Some(program) = mpich("ends") else { return };
+    let Some(program) = mpich(ORDER) else { return };
     for inits in ["ms", "sm"] {
         for what in ["mpi-abort", "global-exit", "return"] {
             let words = [&program[..], inits, "sm", what];
@@ -172,7 +284,7 @@ fn mpich_5_in_every_order() {
         ("-UMPI_ABI", "libmpi.so.12"),
         ("-DMPI_ABI", "libmpi_abi.so.1"),
     ] {
-        let found = of_prefix("PMI_SPAWN_MPICH", files, "mpich-spawn");
+        let found = of_prefix(ORDER, "PMI_SPAWN_MPICH", files, "mpich-spawn");
         let Some((prefix, program)) = found else {
             return;
         };
@@ -203,25 +315,14 @@ const AS_ROOT: [(&str, &str); 4] = [
     ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
 ];
 
-/// The header is that of release 5, if there is one; what a program uses of it is the same in both.
 #[test]
 fn debians_open_mpi_in_every_order() {
     if !installed("mpirun.openmpi", "openmpi") {
         return;
     }
-    let program = match std::env::var_os("OPENMPI_PREFIX").map(PathBuf::from) {
-        None => compiled("openmpi4", "mpicc.openmpi", &[], "openmpi-c"),
-        Some(prefix) => {
-            let include = format!("-I{}", prefix.join("include").display());
-            compiled(
-                "openmpi4",
-                "cc",
-                &[include, "-l:libmpi.so.40".into()],
-                "openmpi-c",
-            )
-        }
+    let Some(program) = open_mpi_4(ORDER) else {
+        return;
     };
-    let Some(program) = program else { return };
     for [inits, finalizes] in ORDERS {
         for (what, pmi) in [("none", "auto"), ("again", "auto"), ("none", "mpi")] {
             if pmi == "mpi" && inits == "sm" {
@@ -241,7 +342,7 @@ fn debians_open_mpi_in_every_order() {
 
 #[test]
 fn open_mpi_5_comes_first() {
-    let found = of_prefix("OPENMPI_PREFIX", ("-UMPI_ABI", "libmpi.so.40"), "openmpi5");
+    let found = open_mpi_5(ORDER);
     let Some((prefix, program)) = found else {
         return;
     };

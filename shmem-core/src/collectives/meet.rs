@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use shmem_mpi::Mpi;
 use shmem_node::barrier::{Arrival, NodeBarrier};
 use shmem_node::waiting::Wait;
 
@@ -11,6 +12,7 @@ use super::lines::meets_by_lines;
 use super::select::crowd;
 use crate::runtime::Runtime;
 use crate::team::Team;
+use crate::wait::{FIRST_NAP, LAST_NAP};
 
 /// How often who waits for others of its node yields its core before it sleeps. Where many PEs share
 /// a core, most of them come to the meeting in that time, and neither they nor the one that releases
@@ -75,17 +77,34 @@ impl Runtime {
     }
 
     fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival, what: impl Fn() -> Wait) {
-        if !self.polled(|| barrier.released(arrival)) {
-            self.sleep(what, || barrier.wait_release(arrival));
+        let released = || barrier.released(arrival);
+        if !self.polled(released) {
+            self.sleep(what, released, |max| barrier.sleep_unreleased(arrival, max));
         }
     }
 
-    /// Sleeps in `wait`, and tells for what.
+    /// Sleeps until `ready()` holds, and tells for what. `nap` sleeps, at most so long, until that may be. Who is
+    /// waited for may wait in MPI for this process.
     #[cold]
     #[inline(never)]
-    fn sleep(&self, what: impl Fn() -> Wait, wait: impl Fn()) {
+    fn sleep(
+        &self,
+        what: impl Fn() -> Wait,
+        ready: impl Fn() -> bool,
+        nap: impl Fn(Option<Duration>),
+    ) {
         let _told = self.tell_wait(what());
-        wait();
+        let (mpi, mut most) = (Mpi::known(), FIRST_NAP);
+        while !ready() {
+            match mpi {
+                None => nap(None),
+                Some(mpi) => {
+                    mpi.progress();
+                    nap(Some(most));
+                    most = (most * 2).min(LAST_NAP);
+                }
+            }
+        }
     }
 
     /// Meets the members of this node. One of them runs `lead` when all are there, and everybody
@@ -115,8 +134,9 @@ impl Runtime {
                 }
             }
         } else if mapping.leads() {
-            if !self.polled(|| barrier.complete(n)) {
-                self.sleep(what, || barrier.wait_complete(n));
+            let complete = || barrier.complete(n);
+            if !self.polled(complete) {
+                self.sleep(what, complete, |max| barrier.sleep_incomplete(n, max));
             }
             lead();
             barrier.release();
@@ -134,8 +154,10 @@ impl Runtime {
         if mapping.index() != owner {
             barrier.depart(n);
         } else if n > 1 {
-            if !self.polled(|| barrier.all_departed(n)) {
-                self.sleep(|| self.in_collective(team), || barrier.wait_departed(n));
+            let departed = || barrier.all_departed(n);
+            if !self.polled(departed) {
+                let what = || self.in_collective(team);
+                self.sleep(what, departed, |max| barrier.sleep_undeparted(n, max));
             }
             barrier.departures_seen();
         }

@@ -22,7 +22,7 @@ const YIELDS: u32 = 64;
 /// Its first and its longest nap, where no more PEs wait than there are cores. The first is about what a round trip
 /// through a kernel takes; the last bounds how late a change is seen, and costs a thousandth of a core
 /// or two.
-const FIRST_NAP: Duration = Duration::from_micros(50);
+pub(crate) const FIRST_NAP: Duration = Duration::from_micros(50);
 pub(crate) const LAST_NAP: Duration = Duration::from_millis(1);
 
 /// A store of a program's own, by a thread of the PE that waits or through a pointer to another PE's
