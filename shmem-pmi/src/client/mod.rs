@@ -195,6 +195,7 @@ impl Client {
             extensions: self.config.extensions,
             rule: match self.speaker {
                 Speaker::V1(_) => text::Rule::V1,
+                Speaker::V2(_) if self.config.extensions => text::Rule::V2Escaped,
                 Speaker::V2(_) => text::Rule::V2,
             },
             value_max: self.value_max(),

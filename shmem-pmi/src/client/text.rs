@@ -7,6 +7,8 @@ use crate::wire::{MAX_KEY, MAX_VALUE, excerpt};
 pub(super) enum Rule {
     V1,
     V2,
+    /// As our own server reads it, which undoubles `;` as the first clients of PMI-2 double it.
+    V2Escaped,
 }
 
 /// Checks a text of at most `max` bytes; `what` is `"key"` for keys.
@@ -36,6 +38,10 @@ pub(super) fn check<'t>(
         Rule::V2 => (
             |byte, _| byte == b';',
             "`;`, newline and NUL are not allowed; encode it",
+        ),
+        Rule::V2Escaped => (
+            |byte, is_key| is_key && byte == b';',
+            "newline, NUL, and `;` in keys are not allowed; encode it",
         ),
     };
     let mut bytes = text.iter();
