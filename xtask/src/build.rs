@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::error::Error;
 
 /// The packages whose results are installed.
-const PACKAGES: [&str; 3] = ["shmem-launch", "shmem-core", "shmem-capi"];
+const PACKAGES: [&str; 4] = ["shmem-launch", "shmem-core", "shmem-capi", "shmem-pmi-c"];
 
 /// How to build.
 #[derive(Debug, Clone)]
@@ -29,6 +29,10 @@ pub struct Products {
     pub shared: PathBuf,
     /// The C library, for static linking.
     pub archive: PathBuf,
+    /// The library of PMI-2 for C, for dynamic linking.
+    pub pmi_shared: PathBuf,
+    /// The same, for static linking.
+    pub pmi_archive: PathBuf,
     /// Whether they have support for RDMA devices, and so code of rdma-sys in them.
     pub verbs: bool,
 }
@@ -80,6 +84,8 @@ impl Build {
             shmem_info: find("shmem-info")?,
             shared: find("libshmem.so")?,
             archive: find("libshmem.a")?,
+            pmi_shared: find("libshmem_pmi2.so")?,
+            pmi_archive: find("libshmem_pmi2.a")?,
             verbs: self.verbs,
         })
     }

@@ -95,7 +95,12 @@ pub fn wheel(products: &Products, dir: &Path) -> Result<Archive, Error> {
 fn stage(products: &Products, root: &Path) -> Result<Option<(u32, u32)>, Error> {
     install(products, &Destination::new(root, None)?)?;
     let mut glibc = None;
-    for built in [&products.shmrun, &products.shmem_info, &products.shared] {
+    for built in [
+        &products.shmrun,
+        &products.shmem_info,
+        &products.shared,
+        &products.pmi_shared,
+    ] {
         let bytes = fs::read(built).map_err(|e| Error::io("read", built, e))?;
         glibc = glibc.max(newest_glibc(&bytes));
     }

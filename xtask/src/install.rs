@@ -22,12 +22,16 @@ use crate::pages;
 pub const SONAME: &str = "libshmem.so.1";
 /// The name of the file behind it.
 pub(crate) const REAL_NAME: &str = "libshmem.so.1.6.0";
+/// The same of the library of PMI-2: the calls have been what they are since its first version.
+pub(crate) const PMI_SONAME: &str = "libshmem_pmi2.so.1";
+pub(crate) const PMI_REAL_NAME: &str = "libshmem_pmi2.so.1.0.0";
 /// The list of what was installed, which uninstall goes by.
 pub(crate) const MANIFEST: &str = "share/shmem/manifest";
 
 const WRAPPER: &str = include_str!("../files/oshcc");
 const RUNNER: &str = include_str!("../files/oshrun");
 const PKG_CONFIG: &str = include_str!("../files/shmem.pc");
+const PMI_PKG_CONFIG: &str = include_str!("../files/shmem_pmi2.pc");
 const MODULE: &str = include_str!("../files/module");
 /// Version of the project.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -178,8 +182,25 @@ fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
         Entry::new(Path::new("lib").join(SONAME), Link(REAL_NAME), 0),
         Entry::new("lib/libshmem.so", Link(SONAME), 0),
         Entry::new("lib/libshmem.a", Bytes(archive(&products.archive)?), 0o644),
+        Entry::new(
+            Path::new("lib").join(PMI_REAL_NAME),
+            Copy(products.pmi_shared.clone()),
+            0o755,
+        ),
+        Entry::new(Path::new("lib").join(PMI_SONAME), Link(PMI_REAL_NAME), 0),
+        Entry::new("lib/libshmem_pmi2.so", Link(PMI_SONAME), 0),
+        Entry::new(
+            "lib/libshmem_pmi2.a",
+            Copy(products.pmi_archive.clone()),
+            0o644,
+        ),
         Entry::new("lib/shmem/note.o", Bytes(note), 0o644),
         Entry::new("lib/pkgconfig/shmem.pc", versioned(PKG_CONFIG), 0o644),
+        Entry::new(
+            "lib/pkgconfig/shmem_pmi2.pc",
+            versioned(PMI_PKG_CONFIG),
+            0o644,
+        ),
         Entry::new(
             Path::new("share/modulefiles/shmem").join(VERSION),
             versioned(MODULE),
@@ -189,10 +210,12 @@ fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
     for (path, page) in pages::all() {
         entries.push(Entry::new(path, Bytes(page), 0o644));
     }
-    let include = workspace().join("shmem-capi/include");
-    for header in files_below(&include)? {
-        let from = Copy(include.join(&header));
-        entries.push(Entry::new(Path::new("include").join(header), from, 0o644));
+    for include in ["shmem-capi/include", "shmem-pmi/c/include"] {
+        let include = workspace().join(include);
+        for header in files_below(&include)? {
+            let from = Copy(include.join(&header));
+            entries.push(Entry::new(Path::new("include").join(header), from, 0o644));
+        }
     }
     for document in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
         let from = Copy(workspace().join(document));

@@ -2,8 +2,8 @@
 //! `include`, so that `shmrun` is there, and packages that are built against libshmem find it.
 //!
 //! A wheel is a zip file with a list of digests. It cannot have symbolic links, so the shared library has one name
-//! only, its own, and `libshmem.so` is two words for the linker. The static library is left out for its
-//! size.
+//! only, its own, and `libshmem.so` is two words for the linker. Static libraries are left out for their size, and
+//! what only C programs link with is left to the library's own name.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,7 +18,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use crate::error::Error;
-use crate::install::{MANIFEST, REAL_NAME, SONAME, VERSION, files_below};
+use crate::install::{MANIFEST, PMI_REAL_NAME, REAL_NAME, SONAME, VERSION, files_below};
 
 /// What the package is called: the project's own name is that of another one.
 const NAME: &str = "shmem_runtime";
@@ -28,7 +28,12 @@ const LINKER_SCRIPT: &str = "/* libshmem.so.1 beside it */\nINPUT ( -l:libshmem.
 
 /// What is left out: what other files stand for, what has a static copy of everything, and the list that `cargo
 /// xtask uninstall` goes by, as pip has its own.
-const LEFT_OUT: &[&str] = &["lib/libshmem.a", MANIFEST];
+const LEFT_OUT: &[&str] = &[
+    "lib/libshmem.a",
+    "lib/libshmem_pmi2.a",
+    "lib/libshmem_pmi2.so",
+    MANIFEST,
+];
 
 /// A file of the wheel.
 struct Entry {
@@ -93,7 +98,8 @@ fn entries(root: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for file in files_below(root).map_err(io::Error::other)? {
         let name = file.display().to_string();
-        if LEFT_OUT.contains(&name.as_str()) || name == format!("lib/{REAL_NAME}") {
+        let behind = [REAL_NAME, PMI_REAL_NAME].map(|file| format!("lib/{file}"));
+        if LEFT_OUT.contains(&name.as_str()) || behind.contains(&name) {
             continue;
         }
         let path = root.join(&file);

@@ -1,5 +1,9 @@
-/* What Slurm's PMI-2 library can do, against whatever server there is. */
+/* What Slurm's PMI-2 library can do, against whatever server there is; with OURS, what libshmem_pmi2 can. */
+#ifdef OURS
+#include <shmem_pmi2.h>
+#else
 #include <slurm/pmi2.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

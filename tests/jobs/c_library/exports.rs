@@ -31,6 +31,22 @@ fn defined(library: &Path, options: &[&str]) -> BTreeSet<String> {
         .collect()
 }
 
+#[test]
+fn the_library_of_pmi_exports_what_its_header_declares() {
+    let Some(c) = toolchain() else { return };
+    let header = workspace().join("shmem-pmi/c/include/shmem_pmi2.h");
+    let header = std::fs::read_to_string(header).unwrap();
+    let declared: BTreeSet<String> = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("int ")?.split_once('('))
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    assert!(declared.len() > 20, "{declared:?}");
+    assert_eq!(defined(&c.products.pmi_shared, &["--dynamic"]), declared);
+    let archive = defined(&c.products.pmi_archive, &[]);
+    assert!(archive.is_superset(&declared), "{archive:?}");
+}
+
 /// The functions of the specification by its own list, the six that old programs call, and extensions.
 fn demanded() -> BTreeSet<String> {
     let list = workspace().join("shmem-capi/tests/symbols-1.6.txt");

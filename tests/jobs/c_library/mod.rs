@@ -9,5 +9,6 @@ mod ends;
 mod exports;
 mod headers;
 mod install;
+mod pmi2;
 mod programs;
 pub(crate) mod toolchain;

@@ -72,7 +72,9 @@ pub(crate) fn toolchain() -> Option<&'static Toolchain> {
             let programs = scratch().join("c-programs");
             fs::create_dir_all(&programs).unwrap();
             let changed = newest(&products.shared)
+                .max(newest(&products.pmi_shared))
                 .max(newest(&workspace().join("shmem-capi/include")))
+                .max(newest(&workspace().join("shmem-pmi/c/include")))
                 .max(newest(&workspace().join("xtask/files")));
             Ok(Toolchain {
                 prefix,
