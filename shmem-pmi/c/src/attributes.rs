@@ -153,14 +153,20 @@ unsafe fn get_numbers(
     };
     let numbers = numbers(&attribute).ok_or_else(|| {
         let text = String::from_utf8_lossy(&attribute);
-        Fault::new(Code::Fail, format_args!("{name} is no list of numbers: {text}"))
+        Fault::new(
+            Code::Fail,
+            format_args!("{name} is no list of numbers: {text}"),
+        )
     })?;
     outlen.set(numbers.len().min(room) as c_int);
     match out.write(0, &numbers) {
         true => Ok(()),
         false => Err(Fault::new(
             Code::NoMem,
-            format_args!("{name} has {} numbers, the array room for {room}", numbers.len()),
+            format_args!(
+                "{name} has {} numbers, the array room for {room}",
+                numbers.len()
+            ),
         )),
     }
 }

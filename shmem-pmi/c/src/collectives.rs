@@ -149,11 +149,7 @@ fn handle(job: &Job, pending: Pending) -> PmixRequest {
 
 /// # Safety
 /// As [`PMIX_Allgather_max`].
-unsafe fn gather(
-    value: *const c_char,
-    buffer: *mut c_void,
-    maxvalue: c_int,
-) -> Result<(), Fault> {
+unsafe fn gather(value: *const c_char, buffer: *mut c_void, maxvalue: c_int) -> Result<(), Fault> {
     let job = state::job()?;
     // SAFETY: by the caller.
     let pending = unsafe { start(&job, value, buffer, maxvalue) }?;

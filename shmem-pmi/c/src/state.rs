@@ -71,10 +71,7 @@ pub(crate) fn take() -> Result<Arc<Job>, Fault> {
 }
 
 fn not_running() -> Fault {
-    Fault::new(
-        Code::Init,
-        "called before PMI2_Init or after PMI2_Finalize",
-    )
+    Fault::new(Code::Init, "called before PMI2_Init or after PMI2_Finalize")
 }
 
 impl Job {

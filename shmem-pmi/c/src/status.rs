@@ -106,7 +106,9 @@ pub(crate) fn answer(name: &'static str, run: impl FnOnce() -> Result<(), Fault>
 fn tell(name: &str, fault: &Fault) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(why) = &fault.why else { return };
-    let rank = fault.rank.or_else(|| Some(state::current()?.process.rank()));
+    let rank = fault
+        .rank
+        .or_else(|| Some(state::current()?.process.rank()));
     let line = match rank {
         Some(rank) => format!("PE {rank}: {name}: {why}\n"),
         None => format!("{name}: {why}\n"),

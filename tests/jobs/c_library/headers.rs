@@ -45,7 +45,13 @@ fn strict_compilers_have_no_complaints() {
         ("c++", "c++", &["c++98", "c++11", "c++17", "c++20"][..]),
     ] {
         for standard in standards {
-            for header in ["shmem.h", "pshmem.h", "shmemx.h", "mpp/shmem.h", "shmem_pmi2.h"] {
+            for header in [
+                "shmem.h",
+                "pshmem.h",
+                "shmemx.h",
+                "mpp/shmem.h",
+                "shmem_pmi2.h",
+            ] {
                 let said = complaints(compiler, language, standard, header);
                 assert_eq!(said, "", "{header} as {standard}");
             }
