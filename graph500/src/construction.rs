@@ -26,7 +26,7 @@ pub struct Graph {
     /// Where the list of each vertex begins, and the end.
     starts: Vec<usize>,
     neighbours: Vec<u32>,
-    /// The first of each list, or [`NONE`].
+    /// The first of each list, or any vertex.
     first: Vec<u32>,
     /// Which vertices have neighbours.
     connected: Vec<u64>,
@@ -90,7 +90,7 @@ impl Graph {
             degrees,
             starts,
             neighbours,
-            first: vec![NONE; partition.stride()],
+            first: vec![0; partition.stride()],
             connected: vec![0; partition.words()],
             classes: all_classes,
             weight,
@@ -154,7 +154,7 @@ impl Graph {
         &self.neighbours[self.starts[local]..self.starts[local + 1]]
     }
 
-    /// The first neighbour of each vertex of this PE, or [`NONE`].
+    /// The first neighbour of each vertex of this PE; any vertex for one that has none.
     #[must_use]
     pub fn first(&self) -> &[u32] {
         &self.first

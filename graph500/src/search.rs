@@ -35,10 +35,24 @@ pub enum Algorithm {
 
 /// A level is searched from below when its frontier has more than one of so many edges that lead from vertices
 /// that have not been reached.
-const DOWN: u64 = 12;
+const DOWN: u64 = 8;
 
 /// And from above again when the frontier has fewer than one of so many vertices.
-const UP: u64 = 48;
+const UP: u64 = 64;
+
+/// How far a search is: frontiers grow, are large, and shrink, once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// From above.
+    Growing,
+    /// From below.
+    Below,
+    /// From above for what is left.
+    Shrinking,
+}
+
+/// From below, the vertices of a word are looked at one by one if they are fewer.
+const MANY: u32 = 20;
 
 /// What a search found, the same on every PE.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,32 +161,32 @@ impl<'g> Searches<'g> {
             from_below: 0,
         };
         let (mut vertices, mut turn) = (1, 0);
-        let mut below = false;
+        let mut phase = Phase::Growing;
         loop {
-            let was_below = below;
-            below = match algorithm {
-                Algorithm::TopDown => false,
-                Algorithm::DirectionOptimising if below => {
-                    vertices > self.graph.partition().vertices() as u64 / UP
+            phase = match phase {
+                Phase::Growing
+                    if algorithm == Algorithm::DirectionOptimising && edges > unexplored / DOWN =>
+                {
+                    // From above a node knows of others' vertices only what it has claimed itself.
+                    self.publish(1 - current);
+                    coordination.sums([0; 2])?;
+                    current = 1 - current;
+                    Phase::Below
                 }
-                Algorithm::DirectionOptimising => edges > unexplored / DOWN,
+                Phase::Below if vertices < self.graph.partition().vertices() as u64 / UP => {
+                    Phase::Shrinking
+                }
+                other => other,
             };
-            if below && !was_below {
-                // From above a node knows of others' vertices only what it has claimed itself.
-                self.publish(1 - current);
-                coordination.sums([0; 2])?;
-                current = 1 - current;
-            }
             let reached = self.reached[current].here(self.nodes);
-            let next = if below {
+            let next = if phase == Phase::Below {
                 found.from_below += 1;
-                let next = self.from_below(reached, classes);
+                let vertices = self.from_below(reached);
                 self.publish(1 - current);
                 current = 1 - current;
-                next
+                [vertices, 0]
             } else {
-                let next = self.from_above(reached, classes, turn, mailbox, coordination)?;
-                next
+                self.from_above(reached, classes, turn, mailbox, coordination)?
             };
             [vertices, edges] = coordination.sums(next)?;
             if vertices == 0 {
@@ -180,7 +194,7 @@ impl<'g> Searches<'g> {
             }
             unexplored = unexplored.saturating_sub(edges);
             found.levels.push(vertices);
-            if !below {
+            if phase != Phase::Below {
                 self.take_next(turn);
                 turn = 1 - turn;
             }
@@ -251,10 +265,8 @@ impl<'g> Searches<'g> {
             found: [0; 2],
         };
         for (i, &word) in self.frontier.iter().enumerate() {
-            let mut bits = word;
-            while bits != 0 {
-                let local = i * WORD + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
+            for bit in ones(word) {
+                let local = i * WORD + bit;
                 let from = claims.base + local as u32;
                 for &to in self.graph.neighbours(local) {
                     if !has(reached, to)
@@ -284,36 +296,44 @@ impl<'g> Searches<'g> {
         Ok(claims.found)
     }
 
-    fn from_below(
-        &mut self,
-        reached: &'static [AtomicU64],
-        classes: &'static [AtomicU8],
-    ) -> [u64; 2] {
+    /// Gives how many vertices were reached.
+    ///
+    /// Word by word in two passes, because branches that go either way cost more than what they save: the first
+    /// neighbours of all vertices of a word are looked up without any, and then the others of those vertices that are left.
+    fn from_below(&mut self, reached: &'static [AtomicU64]) -> u64 {
         let graph = self.graph;
-        let first = graph.first();
         let predecessors = shared::own(self.predecessors);
-        let mut found = [0; 2];
+        let firsts = graph.first().chunks_exact(WORD);
+        let chunks = predecessors.chunks_exact(WORD).zip(firsts);
         let words = self.left.iter_mut().zip(&mut self.frontier);
-        for (i, (left, frontier)) in words.enumerate() {
-            let mut bits = *left;
-            let mut new = 0u64;
-            while bits != 0 {
-                let bit = bits & bits.wrapping_neg();
-                bits ^= bit;
-                let local = i * WORD + bit.trailing_zeros() as usize;
-                let mut from = first[local];
-                if !has(reached, from) {
-                    let others = &graph.neighbours(local)[1..];
-                    match others.iter().find(|&&other| has(reached, other)) {
-                        Some(&other) => from = other,
-                        None => continue,
-                    }
-                }
-                predecessors[local].store(from, Relaxed);
-                new |= bit;
-                found[1] += weight_of(classes[graph.base() + local].load(Relaxed));
+        let mut found = 0;
+        for (i, ((left, frontier), (predecessors, firsts))) in words.zip(chunks).enumerate() {
+            *frontier = 0;
+            if *left == 0 {
+                continue;
             }
-            found[0] += u64::from(new.count_ones());
+            let mut new = 0;
+            if left.count_ones() >= MANY {
+                for (bit, &first) in firsts.iter().enumerate() {
+                    new |= u64::from(has(reached, first)) << bit;
+                }
+                new &= *left;
+            } else {
+                for bit in ones(*left) {
+                    new |= u64::from(has(reached, firsts[bit])) << bit;
+                }
+            }
+            for bit in ones(new) {
+                predecessors[bit].store(firsts[bit], Relaxed);
+            }
+            for bit in ones(*left & !new) {
+                let others = &graph.neighbours(i * WORD + bit)[1..];
+                if let Some(&other) = others.iter().find(|&&other| has(reached, other)) {
+                    predecessors[bit].store(other, Relaxed);
+                    new |= 1 << bit;
+                }
+            }
+            found += u64::from(new.count_ones());
             *frontier = new;
             *left &= !new;
         }
@@ -348,6 +368,18 @@ impl<'g> Searches<'g> {
         }
         shmem::free(self.predecessors)
     }
+}
+
+/// The numbers of the bits that are set.
+#[inline(always)]
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = bits.trailing_zeros() as usize;
+        (bits != 0).then(|| {
+            bits &= bits - 1;
+            bit
+        })
+    })
 }
 
 /// Claims vertices for the next level, and counts what this PE has claimed.
