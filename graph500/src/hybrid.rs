@@ -1,7 +1,7 @@
 //! The hybrid variant: data go one-sided by OpenSHMEM, and MPI has the collectives (Jose and others, "Designing scalable
 //! Graph500 benchmark with hybrid MPI+OpenSHMEM programming models", 2013).
 //!
-//! A level ends with `MPI_Ibarrier`, tested while the mailbox is emptied, and `MPI_Allreduce`; edges are distributed by
+//! A level ends with `MPI_Ibarrier`, tested while the mailbox is emptied, and `MPI_Iallreduce`; edges are distributed by
 //! `MPI_Alltoall` of their numbers and `MPI_Alltoallv`. MPI is found when the program runs, and a program that does
 //! not ask for it needs none.
 
@@ -94,12 +94,17 @@ impl Coordination for Hybrid {
         Ok(HalfEdges::Private(incoming))
     }
 
-    fn sums(&mut self, mut values: [u64; 2]) -> Result<[u64; 2], Error> {
+    /// `MPI_Iallreduce`, since many an MPI keeps the core while it waits in `MPI_Allreduce`, though peers may need it.
+    fn sums(&mut self, values: [u64; 2]) -> Result<[u64; 2], Error> {
         // MPI orders its messages, and knows nothing of what was stored in memory of neighbours.
         fence(SeqCst);
-        self.comm.allreduce_in_place(&mut values, ReduceOp::Sum)?;
+        let mut sums = self.comm.iallreduce(values.to_vec(), ReduceOp::Sum)?;
+        while !sums.test()? {
+            std::thread::yield_now();
+        }
+        let sums = sums.wait()?;
         fence(SeqCst);
-        Ok(values)
+        Ok([sums[0], sums[1]])
     }
 
     fn enter(&mut self) -> Result<(), Error> {
