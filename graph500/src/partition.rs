@@ -75,7 +75,7 @@ impl Partition {
     pub fn owner(&self, vertex: u32) -> usize {
         // Exact, as both the vertex and the stride have at most 32 bits (Lemire and others, "Faster remainder by
         // direct computation", 2019).
-        (u128::from(vertex) * u128::from(self.reciprocal) >> 64) as usize
+        ((u128::from(vertex) * u128::from(self.reciprocal)) >> 64) as usize
     }
 
     /// Its place among the vertices of `owner`.

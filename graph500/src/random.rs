@@ -11,6 +11,11 @@ pub const MODULUS: u64 = 0x7fff_ffff;
 const X: u64 = 107_374_182;
 const Y: u64 = 104_480;
 
+/// 1 / (2^31 - 1) and its square, as the reference has them: the nearest numbers to 4.65661287524579692e-10 and
+/// 2.168404346990492787e-19.
+const INVERSE: f64 = 4.656_612_875_245_797e-10;
+const INVERSE_SQUARE: f64 = 2.168_404_346_990_493e-19;
+
 /// Exponents are numbers of 192 bits: the number of numbers to jump over.
 const EXPONENT_BITS: usize = 192;
 
@@ -58,8 +63,7 @@ impl Mrg {
     /// A real number in [0, 1), made of the next two.
     pub fn real(&mut self) -> f64 {
         let (high, low) = (self.draw() as f64, self.draw() as f64);
-        high * 0.000_000_000_465_661_287_524_579_692
-            + low * 0.000_000_000_000_000_000_216_840_434_499_049_278_7
+        high * INVERSE + low * INVERSE_SQUARE
     }
 }
 

@@ -181,12 +181,12 @@ impl<'g> Searches<'g> {
             let reached = self.reached[current].here(self.nodes);
             let next = if phase == Phase::Below {
                 found.from_below += 1;
-                let vertices = self.from_below(reached);
+                let vertices = self.search_from_below(reached);
                 self.publish(1 - current);
                 current = 1 - current;
                 [vertices, 0]
             } else {
-                self.from_above(reached, classes, turn, mailbox, coordination)?
+                self.search_from_above(reached, classes, turn, mailbox, coordination)?
             };
             [vertices, edges] = coordination.sums(next)?;
             if vertices == 0 {
@@ -244,7 +244,7 @@ impl<'g> Searches<'g> {
         }
     }
 
-    fn from_above(
+    fn search_from_above(
         &self,
         reached: &'static [AtomicU64],
         classes: &'static [AtomicU8],
@@ -300,7 +300,7 @@ impl<'g> Searches<'g> {
     ///
     /// Word by word in two passes, because branches that go either way cost more than what they save: the first
     /// neighbours of all vertices of a word are looked up without any, and then the others of those vertices that are left.
-    fn from_below(&mut self, reached: &'static [AtomicU64]) -> u64 {
+    fn search_from_below(&mut self, reached: &'static [AtomicU64]) -> u64 {
         let graph = self.graph;
         let predecessors = shared::own(self.predecessors);
         let firsts = graph.first().chunks_exact(WORD);

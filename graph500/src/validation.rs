@@ -223,13 +223,12 @@ impl<'a> Validation<'a> {
         let (part, parts) = self.nodes.share();
         let levels = self.levels.here(self.nodes);
         let at = |len: usize, part: usize| len * part / parts;
-        for vertex in at(levels.len(), part)..at(levels.len(), part + 1) {
-            let level = if vertex == root as usize {
-                ROOT_LEVEL
-            } else {
-                0
-            };
-            levels[vertex].store(level, Relaxed);
+        let share = at(levels.len(), part)..at(levels.len(), part + 1);
+        for level in &levels[share.clone()] {
+            level.store(0, Relaxed);
+        }
+        if share.contains(&(root as usize)) {
+            levels[root as usize].store(ROOT_LEVEL, Relaxed);
         }
         let confirmed = self.confirmed.here(self.nodes);
         for word in &confirmed[at(confirmed.len(), part)..at(confirmed.len(), part + 1)] {
