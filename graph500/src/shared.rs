@@ -1,5 +1,8 @@
 //! Symmetric memory of this node's PEs as atomics: what neighbours do for each other goes without messages.
 //!
+//! All accesses are relaxed. What a PE has to find of what another has written lies behind a collective that both have
+//! called since, which orders it; and a bit that is claimed needs no order, as who claims it is all that counts.
+//!
 //! All the `unsafe` of this crate is here.
 
 use shmem::SymSlice;

@@ -15,6 +15,7 @@ mod devices;
 mod differ;
 mod environment;
 mod examples;
+mod graph500;
 mod hangs;
 mod hosts;
 mod hybrid;

@@ -20,6 +20,7 @@ programs! {
     COSTS = "costs";
     CRASH = "crash";
     DIFFER = "differ";
+    GRAPH500 = "graph500-under-test";
     HANGS = "hangs";
     HASH_MAP = "hash-map";
     HEAT2D = "heat2d";
