@@ -44,7 +44,7 @@ struct Ended {
 
 /// A PE that would start jobs of its own, as all the others do, is not what anybody means.
 fn refuse_a_pe() -> Result<(), String> {
-    let found = launcher(|name| std::env::var(name).ok(), None);
+    let found = launcher(|name| std::env::var(name).ok());
     let who = match found {
         Ok(Launcher::Nobody) => return Ok(()),
         Ok(Launcher::Agent(_)) => "shmrun".to_owned(),
