@@ -129,7 +129,7 @@ pub static ALL: &[Golden] = &[
             search(1, 54946, &[1, 1, 2, 4455, 139_043, 29919, 164]),
             search(2, 56428, &[1, 1, 63, 46766, 123_172, 3568, 14]),
             search(3, 32257, &[1, 3, 4577, 138_609, 30241, 154]),
-            search(63, 227_897, &[1, 1, 1, 1609, 119_494, 52102, 377, 1]),
+            search(63, 227_897, &[1, 1, 1609, 119_494, 52102, 377, 1]),
         ],
     },
 ];
@@ -203,4 +203,20 @@ pub fn hash(before: u64, edges: &[Edge]) -> u64 {
 #[must_use]
 pub fn loops(edges: &[Edge]) -> u64 {
     edges.iter().filter(|[a, b]| a == b).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_add_up() {
+        for golden in ALL {
+            for Search { levels, index, .. } in golden.searches {
+                let sum: u64 = levels.iter().sum();
+                let known = levels.is_empty() || sum == golden.visited;
+                assert!(known, "search {index} of scale {}", golden.scale);
+            }
+        }
+    }
 }
