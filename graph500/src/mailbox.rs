@@ -5,9 +5,12 @@
 //! is full the answer has come, and the packet is put there with the slot's flag behind it. The owner empties the slots in the
 //! order in which they were given away.
 //!
-//! * **Room.** A sender has at most [`CREDIT`] packets at a time that an owner has not emptied yet: the owner tells it of
-//!   each that it has. A ring has as many slots as all senders together may use, so that a slot that is given away
+//! * **Room.** A sender has at most [`CREDIT`] slots at a time that an owner has not emptied yet: the owner tells it of
+//!   each that it has. A ring has as many slots as all senders together may have, so that a slot that is given away
 //!   is always empty.
+//! * **Nobody waits with a slot in hand.** A slot that its sender does not fill holds up all behind it, and with them their
+//!   senders. Who has no slot to spare goes on without one until the packet is full. Then it sends all packets for which it
+//!   has slots, full or not, before it waits for one; and while it waits, it empties its own mailbox.
 //! * **End of a level.** Who enters the barrier at its end has sent all packets, and so got slots for them. When all have, the
 //!   count of slots given away says what has to come; nobody waits for acknowledgements.
 //! * **Waiting.** All that is waited for (flags of slots, packets emptied by others, rounds of the barrier) are words of one
@@ -17,7 +20,7 @@ use crate::arrival;
 use crate::node::Nodes;
 use shmem::{Cmp, Request, SignalOp, SymSlice};
 
-/// Packets of a sender that an owner has yet to empty.
+/// Slots of an owner that a sender may have at a time.
 pub const CREDIT: usize = 4;
 
 /// Words of a packet: how many messages it has and who sends it, and the messages. 4 KiB, which a software HCA and a
@@ -112,10 +115,10 @@ impl Bells {
 struct Outgoing {
     /// The first word is for the header.
     words: Vec<u64>,
-    /// The answer to the question for a slot; none while the packet is empty.
+    /// The answer to the question for a slot, if it has been asked.
     slot: Option<Request<'static, shmem::Old<u64>>>,
-    /// Packets that have been sent.
-    sent: u64,
+    /// Slots that were asked for so far.
+    asked: u64,
 }
 
 /// This PE's mailbox, and its packets for those of other nodes.
@@ -153,7 +156,7 @@ impl Mailbox {
             outgoing[pe] = Some(Outgoing {
                 words: Vec::with_capacity(PACKET),
                 slot: None,
-                sent: 0,
+                asked: 0,
             });
         }
         Ok(Self {
@@ -181,8 +184,9 @@ impl Mailbox {
         let outgoing = self.outgoing[pe].as_mut().expect("a PE of another node");
         if outgoing.words.is_empty() {
             outgoing.words.push(0);
-            outgoing.slot = Some(shmem::start().atomic_fetch_add(self.given, 1, pe));
+            self.ask(pe);
         }
+        let outgoing = self.outgoing[pe].as_mut().expect("a PE of another node");
         outgoing.words.push(message.pack());
         if outgoing.words.len() == PACKET {
             self.flush(pe, receive);
@@ -201,22 +205,54 @@ impl Mailbox {
     #[cold]
     fn flush(&mut self, pe: usize, mut receive: impl FnMut(Message)) {
         self.drain(&mut receive);
-        // As long as the PE has too many of this one's packets, this one's mailbox has to be emptied, too: the other
-        // may wait for that.
-        let sent = self.outgoing[pe].as_ref().map_or(0, |out| out.sent);
-        let emptied = self.bells.emptied_by(pe);
-        if let Some(needed) = (sent + 1).checked_sub(CREDIT as u64) {
-            while !shmem::test(self.bells.at(emptied), Cmp::Ge, needed) {
-                let packet = self.next_packet();
-                self.bells.wait([(emptied, needed), packet].into_iter());
+        if !self.has_slot(pe) && !self.ask(pe) {
+            for other in 0..self.outgoing.len() {
+                if self.has_slot(other) {
+                    self.put(other);
+                }
+            }
+            while !self.ask(pe) {
+                if let Some(emptied) = self.lacks(pe) {
+                    let packet = self.next_packet();
+                    self.bells.wait([emptied, packet].into_iter());
+                }
                 self.drain(&mut receive);
             }
         }
+        self.put(pe);
+    }
+
+    fn has_slot(&self, pe: usize) -> bool {
+        matches!(&self.outgoing[pe], Some(out) if out.slot.is_some())
+    }
+
+    /// What a PE has to empty before this one may have another of its slots: the word that tells, and its value then. None
+    /// if there is one to spare.
+    fn lacks(&self, pe: usize) -> Option<(usize, u64)> {
+        let asked = self.outgoing[pe].as_ref()?.asked;
+        let needed = (asked + 1).checked_sub(CREDIT as u64)?;
+        let emptied = self.bells.emptied_by(pe);
+        (!shmem::test(self.bells.at(emptied), Cmp::Ge, needed)).then_some((emptied, needed))
+    }
+
+    /// Asks for a slot, if there is one to spare, and says whether.
+    #[cold]
+    fn ask(&mut self, pe: usize) -> bool {
+        let spare = self.lacks(pe).is_none();
+        if spare && let Some(out) = &mut self.outgoing[pe] {
+            out.asked += 1;
+            out.slot = Some(shmem::start().atomic_fetch_add(self.given, 1, pe));
+        }
+        spare
+    }
+
+    /// Puts a packet into its slot.
+    fn put(&mut self, pe: usize) {
         let Some(out) = &mut self.outgoing[pe] else {
             return;
         };
         let slot = out.slot.take().map(Request::wait);
-        let slot = slot.expect("it was asked for with the first message");
+        let slot = slot.expect("a slot that was asked for");
         let place = slot as usize % self.slots;
         out.words[0] = (out.words.len() as u64) << 32 | shmem::my_pe() as u64;
         let room = self.ring.at(place * PACKET..(place + 1) * PACKET);
@@ -224,7 +260,6 @@ impl Mailbox {
         // The flag of a slot is the number of the packet in it, from 1: it only grows.
         shmem::put_signal(room, &out.words, flag, slot + 1, SignalOp::Set, pe);
         out.words.clear();
-        out.sent += 1;
     }
 
     /// The word that tells of the next packet, and the value that it has then.

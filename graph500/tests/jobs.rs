@@ -1,10 +1,10 @@
 //! Kernels and validation as jobs: levels on any layout, and results that are wrong in every way there is.
 
 use graph500::construction::{Graph, NONE};
-use graph500::coordination::OpenShmem;
+use graph500::coordination::{Coordination, OpenShmem};
 use graph500::generator::{Edge, Generator, share};
 use graph500::golden;
-use graph500::mailbox::Mailbox;
+use graph500::mailbox::{CREDIT, Mailbox, Message, PACKET};
 use graph500::node::Nodes;
 use graph500::partition::Partition;
 use graph500::roots;
@@ -257,27 +257,26 @@ fn wrong_results_are_refused_on_two_nodes(world: &World) {
     refused(world);
 }
 
-/// More messages than a mailbox has room for, towards an owner that is slow to look: senders wait, and nothing is lost.
-#[shmem::test(pes = [2, 5], nodes = [2])]
-fn mailboxes_that_are_full_make_senders_wait() {
-    use graph500::coordination::Coordination;
-    use graph500::mailbox::{CREDIT, Message, PACKET};
+/// Sends by `bursts` (a PE of another node, and how many messages it gets), as the levels of a search do; every PE must
+/// get what it is sent, once.
+fn levels_of_messages(levels: u32, bursts: impl Fn(u32, &Nodes) -> Vec<(usize, u32)>) {
+    let (me, n_pes) = (shmem::my_pe(), shmem::n_pes());
     let nodes = Nodes::of_job();
     let mut mailbox = Mailbox::new(&nodes).expect("room");
     let mut coordination = OpenShmem::new(&mailbox);
-    let each = 3 * CREDIT * PACKET + 17;
-    for level in 0..3u32 {
+    let sent_by_all = shmem::alloc::<u64>(n_pes).expect("room");
+    for level in 0..levels {
         let (mut count, mut sum) = (0u64, 0u64);
         let mut take = |message: Message| {
             assert_eq!(message.from, level);
             count += 1;
             sum += u64::from(message.local);
         };
-        if shmem::my_pe() == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        for local in 0..each as u32 {
-            for pe in nodes.far() {
+        let mut sent = vec![0u64; n_pes];
+        for (pe, messages) in bursts(level, &nodes) {
+            for _ in 0..messages {
+                sent[pe] += 1;
+                let local = sent[pe] as u32;
                 mailbox.send(Message { local, from: level }, pe, &mut take);
             }
         }
@@ -292,12 +291,38 @@ fn mailboxes_that_are_full_make_senders_wait() {
             mailbox.wait(None);
             mailbox.drain(&mut take);
         }
-        let senders = nodes.far().count() as u64;
-        let each = each as u64;
-        assert_eq!(
-            (count, sum),
-            (senders * each, senders * each * (each - 1) / 2)
-        );
-        coordination.sums([0; 2]).expect("a sum");
+        for (pe, &messages) in sent.iter().enumerate() {
+            shmem::p(sent_by_all.elem(me), messages, pe);
+        }
+        shmem::barrier_all();
+        let expected = sent_by_all.to_vec();
+        assert_eq!(count, expected.iter().sum());
+        assert_eq!(sum, expected.iter().map(|n| n * (n + 1) / 2).sum());
+        shmem::barrier_all();
     }
+}
+
+/// More messages than a mailbox has room for, towards an owner that is slow to look: senders wait, and nothing is lost.
+#[shmem::test(pes = [2, 5], nodes = [2])]
+fn mailboxes_that_are_full_make_senders_wait() {
+    levels_of_messages(3, |_, nodes| {
+        if shmem::my_pe() == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let turns = (0..3 * CREDIT * PACKET + 17).flat_map(|_| nodes.far());
+        turns.map(|pe| (pe, 1)).collect()
+    });
+}
+
+/// Each sender holds parts of packets for some while it waits for others: nobody may wait for what a waiting one holds.
+#[shmem::test(pes = [4, 7], nodes = [2, 3])]
+fn senders_that_wait_keep_nobody_waiting() {
+    levels_of_messages(20, |level, nodes| {
+        let mut random = graph500::random::Mrg::new(u64::from(level), shmem::my_pe() as u64);
+        let far: Vec<usize> = nodes.far().collect();
+        let mut draw = |below: usize| random.draw() as usize % below;
+        (0..200)
+            .map(|_| (far[draw(far.len())], draw(2 * PACKET) as u32))
+            .collect()
+    });
 }
