@@ -43,9 +43,6 @@
 //! * Errors are values on communicators that this crate has made, and on the world if [`Mpi::init`] has initialised
 //!   MPI; elsewhere the program's error handler has the word, which aborts unless somebody has set another.
 //! * As in C, all processes of a communicator make the same collective calls with sizes that fit.
-//!
-//! A program with this crate has an ELF note ([`note`]), from which launchers can see that it may use MPI although it
-//! is not linked with it.
 
 mod abi;
 mod calls;
@@ -56,7 +53,6 @@ mod error;
 mod header_tests;
 mod loader;
 mod mpi;
-pub mod note;
 mod request;
 mod search;
 

@@ -10,7 +10,6 @@ use crate::calls::{Calls, Code};
 use crate::comm::Comm;
 use crate::error::{Error, LoadError};
 use crate::loader::{self, Loaded};
-use crate::note;
 
 /// An MPI library in this process.
 pub struct Mpi {
@@ -108,14 +107,7 @@ impl Mpi {
     /// # Errors
     ///
     /// There is none, or it cannot be used.
-    #[inline(always)]
     pub fn load(named: Option<&str>) -> Result<&'static Self, LoadError> {
-        note::place();
-        Self::load_one(named)
-    }
-
-    #[doc(hidden)]
-    pub fn load_one(named: Option<&str>) -> Result<&'static Self, LoadError> {
         let present = || loader::present().unwrap_or_else(|| loader::load(named));
         let found = Self::found_or(|| present().map(Some))?;
         found.ok_or_else(|| unreachable!("it was found, or loaded"))

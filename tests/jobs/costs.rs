@@ -94,11 +94,11 @@ const ANY: i64 = i64::MAX;
 const BOUNDS: [Bound; 9] = [
     Bound {
         what: "PE, one node",
-        most: [36, 88, 1, 6, 96],
+        most: [36, 88, 1, 7, 96],
     },
     Bound {
         what: "PE, several nodes",
-        most: [62, 110, 2, 9, 144],
+        most: [62, 110, 2, 10, 144],
     },
     Bound {
         what: "agent, for itself",

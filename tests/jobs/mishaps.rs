@@ -391,9 +391,12 @@ fn init_says_what_is_wrong_with_the_environment() {
             &[("SHMEM_NODE", "999")],
             "use the shmrun that was built with it",
         ),
-        (&[("SHMEM_NODE", NODE_CONTRACT)], "PMI_RANK is not a number"),
         (
-            &[("SHMEM_NODE", NODE_CONTRACT), ("PMI_RANK", "0")],
+            &[("SHMEM_NODE", NODE_CONTRACT)],
+            "SHMEM_LOCAL_RANK is not a number",
+        ),
+        (
+            &[("SHMEM_NODE", NODE_CONTRACT), ("SHMEM_LOCAL_RANK", "0")],
             "not the one that shmrun started",
         ),
     ];

@@ -9,7 +9,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use shmem_node::address::Addresses;
-use shmem_node::contract::{AGENT_FD, PMI_FD};
+use shmem_node::contract::AGENT_FD;
 use shmem_node::sys;
 use shmem_node::to_agent::ToAgent;
 
@@ -29,8 +29,6 @@ impl AgentClient {
             what: "use the socket of the launch agent",
             source,
         })?;
-        // It is closed with this process, by which the agent knows its end, and not with its children.
-        sys::not_for_children(PMI_FD);
         Ok(Self { socket, local })
     }
 

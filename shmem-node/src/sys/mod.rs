@@ -53,15 +53,6 @@ pub fn inherit(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Keeps a socket from the programs that this process starts; what is no socket, or not open, is left alone.
-pub fn not_for_children(fd: RawFd) {
-    // SAFETY: not negative; the call tells whether it is open.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd.max(0)) };
-    if rustix::net::sockopt::socket_type(fd).is_ok() {
-        let _ = rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC);
-    }
-}
-
 /// Puts a descriptor at a number, where programs that are executed find it.
 ///
 /// # Safety

@@ -90,6 +90,10 @@ impl Server {
     ) -> Result<Self, Status> {
         let job = Proc::new(namespace, 0).ok_or(Status::BAD_PARAM)?;
         let mut module = upcall::module(namespace, Box::new(upcalls)).ok_or(Status::EXISTS)?;
+        // Clients of earlier releases wait for ever for the answer to what they log, if the host has a say in it.
+        if library.version().numbers() < Some((5, 0)) {
+            module.log = None;
+        }
         // SAFETY: module and attributes are whole and outlive the call, which copies them.
         let status =
             unsafe { (library.server_init)(&raw mut module, infos.as_mut_ptr(), infos.len()) };
