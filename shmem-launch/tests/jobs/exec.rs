@@ -230,7 +230,7 @@ fn pes_start_with_ordinary_descriptors_and_signals() {
     let out = sh(&["-n", "2", "--nodes", "2"], script).run();
     for line in out.stdout.lines() {
         // The last one is the directory that ls reads.
-        assert!(line.starts_with("0 1 2 3 4 5 6 7 SigBlk"), "{line}");
+        assert!(line.starts_with("0 1 2 3 4 5 6 7 8 SigBlk"), "{line}");
         // None blocked, none ignored but perhaps those that the C library keeps to itself (32, 33),
         // which no program can change, and those that nohup has had this program ignore.
         let masks: Vec<u64> = line

@@ -58,9 +58,9 @@ fn pes_are_processes_of_their_own() {
         .map(|l| l.split(' ').next().unwrap())
         .collect();
     assert_eq!(pids.len(), 40);
-    // Streams, PMI, the memfds of the node (tables, heap, XRC domain), and the directory being read.
+    // Streams, PMI, the memfds of the node (tables, heap, XRC domain), the agent, and the directory being read.
     assert_eq!(
-        out.stdout.matches("8 descriptors\n").count(),
+        out.stdout.matches("9 descriptors\n").count(),
         40,
         "{}",
         out.stdout
