@@ -152,7 +152,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "for release builds"]
     fn edges_of_larger_scales_are_those_of_the_reference() {
         for golden in golden::ALL {
             golden.check_edges(&edges(golden.scale)).unwrap();

@@ -34,7 +34,6 @@ fn values_are_those_of_the_reference() {
 }
 
 #[test]
-#[ignore = "for release builds"]
 fn values_of_larger_scales_are_those_of_the_reference() {
     for scale in [16, 18] {
         let output = graph500(&format!("{scale} --check"), &[]);

@@ -110,13 +110,6 @@ impl NodeBarrier {
         self.release.generation.load(Ordering::Acquire) & !ASLEEP != arrival.0
     }
 
-    /// Sleeps until the release.
-    pub fn wait_release(&self, arrival: Arrival) {
-        while !self.released(arrival) {
-            self.sleep_unreleased(arrival, None);
-        }
-    }
-
     /// Sleeps up to `max` for the release.
     pub fn sleep_unreleased(&self, arrival: Arrival, max: Option<Duration>) {
         let (word, asleep) = (&self.release.generation, arrival.0 | ASLEEP);
@@ -131,13 +124,6 @@ impl NodeBarrier {
     #[inline]
     pub fn complete(&self, n: u32) -> bool {
         self.arrived.is_full(n - 1)
-    }
-
-    /// For the leader: sleeps until the others have arrived.
-    pub fn wait_complete(&self, n: u32) {
-        while !self.complete(n) {
-            self.sleep_incomplete(n, None);
-        }
     }
 
     /// For the leader: sleeps up to `max` for further arrivals.
@@ -171,13 +157,6 @@ impl NodeBarrier {
         self.departed.is_full(n - 1)
     }
 
-    /// Sleeps until they have.
-    pub fn wait_departed(&self, n: u32) {
-        while !self.all_departed(n) {
-            self.sleep_undeparted(n, None);
-        }
-    }
-
     /// Sleeps up to `max` for further departures.
     pub fn sleep_undeparted(&self, n: u32, max: Option<Duration>) {
         self.departed.sleep(n - 1, max);
@@ -209,13 +188,17 @@ mod tests {
         let meet = |leader: bool, spins: u32| {
             if leader {
                 if !(0..spins).any(|_| barrier.complete(N)) {
-                    barrier.wait_complete(N);
+                    while !barrier.complete(N) {
+                        barrier.sleep_incomplete(N, None);
+                    }
                 }
                 barrier.release();
             } else {
                 let arrival = barrier.arrive(N);
                 if !(0..spins).any(|_| barrier.released(arrival)) {
-                    barrier.wait_release(arrival);
+                    while !barrier.released(arrival) {
+                        barrier.sleep_unreleased(arrival, None);
+                    }
                 }
             }
         };
@@ -253,11 +236,17 @@ mod tests {
                         }
                         match barrier.arrive_or_lead(N) {
                             None => barrier.release(),
-                            Some(arrival) => barrier.wait_release(arrival),
+                            Some(arrival) => {
+                                while !barrier.released(arrival) {
+                                    barrier.sleep_unreleased(arrival, None);
+                                }
+                            }
                         }
                         assert_eq!(shown.load(Ordering::Relaxed), round);
                         if shows {
-                            barrier.wait_departed(N);
+                            while !barrier.all_departed(N) {
+                                barrier.sleep_undeparted(N, None);
+                            }
                             barrier.departures_seen();
                             shown.store(0, Ordering::Relaxed);
                         } else {

@@ -70,6 +70,8 @@ fn hybrid_on_several_nodes() {
         let args = [&[GRAPH500], &args[..], &[algorithm]].concat();
         if let Some(job) = hydra_on(3, "", &args) {
             verifies(job, 10, 6);
+            // There is an MPICH, then.
+            verifies(shmrun("-n 4 --nodes 2", &args), 10, 4);
         }
     }
 }

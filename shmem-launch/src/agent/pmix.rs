@@ -91,16 +91,7 @@ impl Agent {
                 status: code,
                 message,
             } => match local_of(rank) {
-                Some(local) => {
-                    let (rank, pid) = self.identify(local);
-                    self.press(local, now);
-                    let cause = Cause::Abort {
-                        rank,
-                        code,
-                        message,
-                    };
-                    self.fault(pid, cause);
-                }
+                Some(local) => self.wants_end(local, code, message, now),
                 None => {
                     let what = format!("the job was ended through PMIx: {message}");
                     self.fault(0, Cause::Node { what });

@@ -144,7 +144,9 @@ impl Meeting {
         // SAFETY: only this PE and, between arrival and release, the leader access it.
         self.given[pe as usize].with_mut(|v| unsafe { *v = round });
         if pe == 0 {
-            self.barrier.wait_complete(PES);
+            while !self.barrier.complete(PES) {
+                self.barrier.sleep_incomplete(PES, None);
+            }
             // SAFETY: all have arrived.
             let sum = |cell: &UnsafeCell<u32>| cell.with(|v| unsafe { *v });
             let total = self.given.iter().map(sum).sum();
@@ -153,7 +155,9 @@ impl Meeting {
             self.barrier.release();
         } else {
             let arrival = self.barrier.arrive(PES);
-            self.barrier.wait_release(arrival);
+            while !self.barrier.released(arrival) {
+                self.barrier.sleep_unreleased(arrival, None);
+            }
         }
         // SAFETY: written before the release, and not again before this PE's next arrival.
         let result = self.result.with(|v| unsafe { *v });
@@ -168,13 +172,19 @@ impl Meeting {
         }
         match self.barrier.arrive_or_lead(PES) {
             None => self.barrier.release(),
-            Some(arrival) => self.barrier.wait_release(arrival),
+            Some(arrival) => {
+                while !self.barrier.released(arrival) {
+                    self.barrier.sleep_unreleased(arrival, None);
+                }
+            }
         }
         // SAFETY: written before the release, and not again before this PE departs.
         let result = self.result.with(|v| unsafe { *v });
         assert_eq!(result, round);
         if pe == 0 {
-            self.barrier.wait_departed(PES);
+            while !self.barrier.all_departed(PES) {
+                self.barrier.sleep_undeparted(PES, None);
+            }
             self.barrier.departures_seen();
         } else {
             self.barrier.depart(PES);

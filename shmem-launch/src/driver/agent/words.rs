@@ -15,24 +15,24 @@ impl AgentProcess {
 
     /// Reads at most so many messages.
     pub(super) fn read_words(&mut self, most: u32) {
+        // Beside the other buffer, which may be in use.
+        let mut packet = [0; MESSAGE_MAX + 1];
         for _ in 0..most {
-            if !self.read_word() {
+            if !self.read_word(&mut packet) {
                 break;
             }
         }
     }
 
     /// Reads a message. False if there is none for now.
-    fn read_word(&mut self) -> bool {
+    fn read_word(&mut self, packet: &mut [u8]) -> bool {
         let Some(node) = self.node.as_mut() else {
             return false;
         };
         let Some(words) = &node.words else {
             return false;
         };
-        // Beside the other buffer, which may be in use.
-        let mut packet = [0; MESSAGE_MAX + 1];
-        let n = match sys::recv_now(words.as_fd(), &mut packet) {
+        let n = match sys::recv_now(words.as_fd(), packet) {
             Ok(0) => {
                 // No PE is left, nor who would start one.
                 node.words = None;
