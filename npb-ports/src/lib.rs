@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`class`] | problem classes S, W, A to F |
 //! | [`random`] | the random sequence of all benchmarks, with jumps and lanes |
-//! | [`cpu`] | running a kernel as code for the best vector instructions; all the `unsafe` |
+//! | [`cpu`] | running a kernel as code for the best vector instructions |
 //! | [`mod@array`] | memory of grids, on huge pages |
 //! | [`simd`] | eight numbers side by side |
 //! | [`adi`] | implicit time steps on a grid in cells, which BT and SP share |

@@ -14,34 +14,45 @@
 #[cfg(test)]
 pub(crate) mod model;
 
-use shmem::{Cmp, SignalOp, SymSlice};
+use shmem::{Cmp, Datum, SignalOp, SymSlice};
 
-/// Numbers in a cache line. Slots and signals have lines of their own, since different PEs write
+/// Bytes of a cache line. Slots and signals have lines of their own, since different PEs write
 /// neighbouring ones at the same time.
-const LINE: usize = 8;
+const LINE: usize = 64;
+
+/// Signals are so many words apart.
+const SIGNAL_STRIDE: usize = LINE / size_of::<u64>();
 
 /// Where messages go to and come from: the slots of a job, or a model of them in tests.
-pub trait Partners {
+pub trait Partners<T: Datum = f64> {
     /// Sends `message` into `slot` of PE `pe`. When this returns, `message` may be changed.
-    fn send(&mut self, pe: usize, slot: usize, message: &[f64]);
+    fn send(&mut self, pe: usize, slot: usize, message: &[T]);
 
-    /// Waits for the next message in `slot` and copies its first numbers into `message`.
-    fn receive(&mut self, slot: usize, message: &mut [f64]);
+    /// Waits for the next message in `slot` and gives the first `len` elements to `take`, where they
+    /// landed: for messages that are added to something, or scattered, and need no copy first.
+    fn take<R>(&mut self, slot: usize, len: usize, take: impl FnOnce(&[T]) -> R) -> R;
+
+    /// Waits for the next message in `slot` and copies its first elements into `message`.
+    fn receive(&mut self, slot: usize, message: &mut [T]) {
+        self.take(slot, message.len(), |landed| {
+            message.copy_from_slice(landed)
+        });
+    }
 }
 
 /// Landing slots of this PE, and the counts of what went into those of others. The slots are the
 /// same on every PE: same number, same sizes.
 #[derive(Debug)]
-pub struct Slots {
-    all: SymSlice<f64>,
+pub struct Slots<T: Datum = f64> {
+    all: SymSlice<T>,
     signals: SymSlice<u64>,
-    slots: Vec<Slot>,
+    slots: Vec<Slot<T>>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct Slot<T: Datum> {
     /// Where a message to this PE lands.
-    room: SymSlice<f64>,
+    room: SymSlice<T>,
     /// How many have landed.
     signal: SymSlice<u64>,
     /// How many this PE has sent into that slot of `receiver`.
@@ -51,18 +62,24 @@ struct Slot {
     received: u64,
 }
 
-impl Slots {
-    /// Makes slots of `words[i]` numbers each. All PEs call this together, with the same sizes.
+impl<T: Datum> Slots<T> {
+    /// Elements of a cache line: a size that divides one, as those of numbers do.
+    const ELEMENTS: usize = {
+        assert!(LINE.is_multiple_of(size_of::<T>()));
+        LINE / size_of::<T>()
+    };
+
+    /// Makes slots of `lengths[i]` elements each. All PEs call this together, with the same lengths.
     ///
     /// # Errors
     /// If the symmetric heap has no room for them, on all PEs alike.
-    pub fn new(words: &[usize]) -> Result<Self, shmem::Error> {
-        let lines = |words: usize| words.div_ceil(LINE) * LINE;
-        let total = words.iter().map(|&words| lines(words)).sum();
+    pub fn new(lengths: &[usize]) -> Result<Self, shmem::Error> {
+        let whole_lines = |len: usize| len.next_multiple_of(Self::ELEMENTS);
+        let total = lengths.iter().map(|&len| whole_lines(len)).sum();
         // The large part first: an error that names the size to set is to count it.
-        let all = shmem::alloc_aligned::<f64>(total, LINE * size_of::<f64>())?;
-        let count = words.len() * LINE;
-        let signals = match shmem::alloc_aligned::<u64>(count, LINE * size_of::<u64>()) {
+        let all = shmem::alloc_aligned::<T>(total, LINE)?;
+        let count = lengths.len() * SIGNAL_STRIDE;
+        let signals = match shmem::alloc_aligned::<u64>(count, LINE) {
             Ok(signals) => signals,
             Err(error) => {
                 shmem::free(all)?;
@@ -70,12 +87,12 @@ impl Slots {
             }
         };
         let mut start = 0;
-        let slots = words.iter().enumerate().map(|(i, &words)| {
-            let room = all.at(start..start + words);
-            start += lines(words);
+        let slots = lengths.iter().enumerate().map(|(i, &len)| {
+            let room = all.at(start..start + len);
+            start += whole_lines(len);
             Slot {
                 room,
-                signal: signals.elem(i * LINE),
+                signal: signals.elem(i * SIGNAL_STRIDE),
                 sent: 0,
                 receiver: None,
                 received: 0,
@@ -88,11 +105,11 @@ impl Slots {
         })
     }
 
-    /// Bytes of the symmetric heap that slots of `words[i]` numbers each take on every PE.
+    /// Bytes of the symmetric heap that slots of `lengths[i]` elements each take on every PE.
     #[must_use]
-    pub fn bytes(words: &[usize]) -> usize {
-        let lines: usize = words.iter().map(|words| 1 + words.div_ceil(LINE)).sum();
-        lines * LINE * size_of::<f64>()
+    pub fn bytes(lengths: &[usize]) -> usize {
+        let lines = |len: &usize| 1 + len.div_ceil(Self::ELEMENTS);
+        lengths.iter().map(lines).sum::<usize>() * LINE
     }
 
     /// Gives the memory back. All PEs call this together.
@@ -105,13 +122,13 @@ impl Slots {
     }
 }
 
-impl Partners for Slots {
+impl<T: Datum> Partners<T> for Slots<T> {
     /// Sends `message` into `slot` of PE `pe`. When this returns, `message` may be changed.
     ///
     /// # Panics
     /// If the message is longer than the slot, there is no such slot or PE, or this PE has sent
     /// into that slot of another PE before.
-    fn send(&mut self, pe: usize, slot: usize, message: &[f64]) {
+    fn send(&mut self, pe: usize, slot: usize, message: &[T]) {
         let Slot {
             room,
             signal,
@@ -128,21 +145,26 @@ impl Partners for Slots {
         shmem::put_signal(*room, message, *signal, *sent, SignalOp::Set, pe);
     }
 
-    /// Waits for the next message in `slot` and copies its first numbers into `message`.
+    /// Waits for the next message in `slot` and gives its first `len` elements to `take`.
     ///
     /// # Panics
-    /// If `message` is longer than the slot, or the next message was overwritten by a later one
-    /// before it was taken.
-    fn receive(&mut self, slot: usize, message: &mut [f64]) {
+    /// If the slot has less than `len` elements, or the message was overwritten by a later one
+    /// before `take` returned.
+    #[allow(unsafe_code)]
+    fn take<R>(&mut self, slot: usize, len: usize, take: impl FnOnce(&[T]) -> R) -> R {
         let this = &mut self.slots[slot];
         this.received += 1;
         shmem::signal_wait_until(this.signal, Cmp::Ge, this.received);
-        this.room.at(..message.len()).read_to(message);
+        let landed = this.room.at(..len);
+        // SAFETY: the memory is not freed while `self` is borrowed. The slot's one sender writes again when it knows that
+        // this message was taken; a benchmark that got that wrong is ended below, before what it read is used further.
+        let taken = take(unsafe { landed.as_slice() });
         this.still_there(slot);
+        taken
     }
 }
 
-impl Slot {
+impl<T: Datum> Slot<T> {
     /// Panics if more messages have landed than were waited for.
     fn still_there(&self, slot: usize) {
         let landed = shmem::signal_fetch(self.signal);

@@ -3,33 +3,34 @@
 
 use super::Partners;
 use crate::random::Lcg;
+use shmem::Datum;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 
 /// Landing slots of PEs that are threads. A message that is overwritten is a panic.
-pub(crate) struct Mailboxes {
+pub(crate) struct Mailboxes<T = f64> {
     sizes: Vec<usize>,
-    pes: Vec<Rooms>,
+    pes: Vec<Rooms<T>>,
     /// A PE has failed: no use in waiting for it.
     failed: AtomicBool,
 }
 
-struct Rooms {
-    messages: Mutex<Vec<Option<Vec<f64>>>>,
+struct Rooms<T> {
+    messages: Mutex<Vec<Option<Vec<T>>>>,
     landed: Condvar,
 }
 
 /// The slots as one PE sees them.
-pub(crate) struct Mailbox<'a> {
-    all: &'a Mailboxes,
+pub(crate) struct Mailbox<'a, T = f64> {
+    all: &'a Mailboxes<T>,
     pe: usize,
 }
 
-impl Mailboxes {
-    /// Slots of `sizes[i]` numbers on each of `n_pes` PEs.
+impl<T: Datum + Send> Mailboxes<T> {
+    /// Slots of `sizes[i]` elements on each of `n_pes` PEs.
     pub(crate) fn new(n_pes: usize, sizes: &[usize]) -> Self {
         let rooms = || Rooms {
-            messages: Mutex::new(vec![None; sizes.len()]),
+            messages: Mutex::new(sizes.iter().map(|_| None).collect()),
             landed: Condvar::new(),
         };
         Self {
@@ -41,7 +42,10 @@ impl Mailboxes {
 
     /// Runs `program` on every PE, a thread each, and gives what they return. No message may be
     /// left in a slot.
-    pub(crate) fn run<T: Send>(&self, program: impl Fn(usize, Mailbox<'_>) -> T + Sync) -> Vec<T> {
+    pub(crate) fn run<R: Send>(
+        &self,
+        program: impl Fn(usize, Mailbox<'_, T>) -> R + Sync,
+    ) -> Vec<R> {
         let results = std::thread::scope(|scope| {
             let start = |pe| {
                 let (program, mailbox) = (&program, Mailbox { all: self, pe });
@@ -62,8 +66,8 @@ impl Mailboxes {
     }
 }
 
-impl Partners for Mailbox<'_> {
-    fn send(&mut self, pe: usize, slot: usize, message: &[f64]) {
+impl<T: Datum> Partners<T> for Mailbox<'_, T> {
+    fn send(&mut self, pe: usize, slot: usize, message: &[T]) {
         let size = self.all.sizes[slot];
         assert!(message.len() <= size, "slot {slot} is too small");
         let rooms = &self.all.pes[pe];
@@ -72,12 +76,13 @@ impl Partners for Mailbox<'_> {
         rooms.landed.notify_all();
     }
 
-    fn receive(&mut self, slot: usize, message: &mut [f64]) {
+    fn take<R>(&mut self, slot: usize, len: usize, take: impl FnOnce(&[T]) -> R) -> R {
         let rooms = &self.all.pes[self.pe];
         let mut messages = rooms.messages.lock().unwrap();
         loop {
             if let Some(landed) = messages[slot].take() {
-                return message.copy_from_slice(&landed);
+                drop(messages);
+                return take(&landed[..len]);
             }
             assert!(!self.all.failed.load(Ordering::SeqCst), "another PE failed");
             messages = rooms.landed.wait(messages).unwrap();
@@ -85,7 +90,7 @@ impl Partners for Mailbox<'_> {
     }
 }
 
-impl Drop for Mailbox<'_> {
+impl<T> Drop for Mailbox<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.all.failed.store(true, Ordering::SeqCst);
@@ -125,9 +130,9 @@ impl Partners for Recorder {
         self.0.push(Event::Send { pe, slot });
     }
 
-    fn receive(&mut self, slot: usize, message: &mut [f64]) {
+    fn take<R>(&mut self, slot: usize, len: usize, take: impl FnOnce(&[f64]) -> R) -> R {
         self.0.push(Event::Receive { slot });
-        message.fill(1.0);
+        take(&vec![1.0; len])
     }
 }
 

@@ -109,7 +109,7 @@ pub fn memory_per_pe(class: Class, n_pes: usize) -> u64 {
         finest.words()
     };
     let words = fields.sum::<usize>() + residual;
-    let slots = exchange::Slots::bytes(Slots::new(&place).words());
+    let slots = exchange::Slots::<f64>::bytes(Slots::new(&place).words());
     (words * size_of::<f64>() + slots) as u64
 }
 

@@ -24,7 +24,7 @@ impl Partners for Nobody {
         panic!("a message of a single PE");
     }
 
-    fn receive(&mut self, _: usize, _: &mut [f64]) {
+    fn take<R>(&mut self, _: usize, _: usize, _: impl FnOnce(&[f64]) -> R) -> R {
         panic!("a single PE waits for a message");
     }
 }
