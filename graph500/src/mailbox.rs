@@ -273,7 +273,7 @@ impl Mailbox {
         let mut packet = [0; PACKET];
         loop {
             let (flag, number) = self.next_packet();
-            if self.slots == 0 || !shmem::test(self.bells.at(flag), Cmp::Ge, number) {
+            if !shmem::test(self.bells.at(flag), Cmp::Ge, number) {
                 return;
             }
             let start = self.emptied as usize % self.slots * PACKET;
@@ -300,8 +300,8 @@ impl Mailbox {
 
     /// Sleeps until a packet has come, or a word of the barrier is at least as large as its value.
     pub fn wait(&mut self, barrier: Option<(usize, u64)>) {
-        let packet = (self.slots > 0).then(|| self.next_packet());
-        self.bells.wait(packet.into_iter().chain(barrier));
+        let packet = self.next_packet();
+        self.bells.wait(std::iter::once(packet).chain(barrier));
     }
 
     /// Gives the room back. Collective.
