@@ -3,7 +3,7 @@
 //! A heap that is too small, and a machine that is, show otherwise in the middle of the construction, after minutes.
 
 use crate::error::Error;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mailbox, PACKET};
 use crate::node::Nodes;
 use crate::partition::Partition;
 use crate::search::Searches;
@@ -20,6 +20,8 @@ pub struct Needs {
     pub edge_factor: u64,
     /// Whether results are validated.
     pub validation: bool,
+    /// Whether MPI distributes the edges, from and into memory of its own.
+    pub hybrid: bool,
 }
 
 /// Bytes that a PE needs.
@@ -32,17 +34,27 @@ struct Bytes {
 }
 
 impl Needs {
+    /// Half-edges that a PE may have: as many as its vertices have on average, and those of the vertex with the most, beside
+    /// which the mean is nothing where there are many PEs.
+    fn halves(&self, partition: &Partition) -> u64 {
+        let all = (2 * self.edge_factor) << self.scale;
+        let vertices = partition.stride().min(partition.vertices());
+        let mean = u128::from(all) * vertices as u128 / partition.vertices() as u128;
+        // One end of each edge falls into a half of the vertices with this chance, into one of its halves again, and so on.
+        let most = all as f64 * 0.76f64.powi(self.scale as i32);
+        (mean as u64 + most as u64) / 8 * 9 + (8 << 10)
+    }
+
     /// Of this PE with `far` PEs on other nodes and `near` on its own.
     fn bytes(&self, partition: &Partition, near: usize, far: usize) -> Bytes {
-        let n_pes = partition.n_pes() as u64;
+        let n_pes = partition.n_pes();
         let edges = self.edge_factor << self.scale;
-        // Half-edges that come from others: those of large degree make one PE's share larger than the mean.
-        let halves = 2 * edges / n_pes;
-        let coming = halves / n_pes * (n_pes - 1) / 4 * 5;
-        let coming = if n_pes > 1 {
-            8 * coming + (64 << 10)
+        let halves = self.halves(partition);
+        let coming = 8 * halves / n_pes as u64 * (n_pes as u64 - 1);
+        let (in_heap, leaving) = if self.hybrid {
+            (0, coming)
         } else {
-            0
+            (coming, 0)
         };
         let classes = partition.room();
         let searches = Searches::bytes(partition);
@@ -51,14 +63,16 @@ impl Needs {
         } else {
             0
         };
-        let mailbox = Mailbox::bytes(partition.n_pes(), far);
-        let heap = mailbox + classes + (searches + validation).max(coming as usize);
-        // Edges, lists, and numbers of each vertex; what a node has once is shared by its PEs.
-        let private = 8 * edges / n_pes + 4 * halves + 24 * partition.stride() as u64;
-        let used = classes + searches + validation;
+        let mailbox = Mailbox::bytes(n_pes, far);
+        let heap = mailbox + classes + (searches + validation).max(in_heap as usize);
+        // Edges, lists, numbers of each vertex, packets; what a node has once is shared by its PEs.
+        let edges = 8 * edges / n_pes as u64;
+        let private = edges + 4 * halves + 28 * partition.stride() as u64;
+        let packets = mailbox + 2 * 8 * PACKET * n_pes;
+        let once = classes + searches + validation;
         Bytes {
             heap: heap + (16 << 10),
-            memory: private + coming + (used / near) as u64,
+            memory: private + coming + leaving + (packets + once / near) as u64,
         }
     }
 }
@@ -135,6 +149,8 @@ fn machine() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordination::ends;
+    use crate::generator::Generator;
 
     #[test]
     fn memory_is_that_of_machines() {
@@ -145,19 +161,54 @@ mod tests {
         );
     }
 
+    const NEEDS: Needs = Needs {
+        scale: 20,
+        edge_factor: 16,
+        validation: true,
+        hybrid: false,
+    };
+
     #[test]
     fn needs_grow_with_the_scale() {
-        let of = |scale| {
-            let needs = Needs {
-                scale,
-                edge_factor: 16,
-                validation: true,
-            };
-            needs.bytes(&Partition::new(1 << scale, 4), 4, 0)
-        };
+        let of = |scale| Needs { scale, ..NEEDS }.bytes(&Partition::new(1 << scale, 4), 4, 0);
         assert!(of(20).heap > 15 * of(16).heap);
         // 64 MiB of half-edges for each of four PEs, a quarter of which are its own.
         assert!((48 << 20..80 << 20).contains(&of(20).heap));
         assert!(of(31).memory > 200 << 30);
+    }
+
+    #[test]
+    fn half_edges_come_by_mpi_without_the_heap() {
+        let partition = Partition::new(1 << 20, 4);
+        let [alone, hybrid] =
+            [false, true].map(|hybrid| Needs { hybrid, ..NEEDS }.bytes(&partition, 4, 0));
+        assert!(hybrid.heap < alone.heap / 2);
+        assert!(hybrid.memory > alone.memory);
+    }
+
+    #[test]
+    fn mailboxes_take_memory() {
+        let of = |n_pes| NEEDS.bytes(&Partition::new(1 << 20, n_pes), 1, n_pes - 1);
+        assert!(of(4096).memory > Mailbox::bytes(4096, 4095) as u64);
+    }
+
+    #[test]
+    fn half_edges_of_every_pe_have_room() {
+        for scale in [10, 14, 16] {
+            let mut edges = vec![[0; 2]; 16 << scale];
+            Generator::new(scale).fill(0, &mut edges);
+            for n_pes in [1, 2, 3, 7, 16, 64, 100, 256, 1000] {
+                let partition = Partition::new(1 << scale, n_pes);
+                let mut of = vec![0; n_pes];
+                ends(&edges, &partition, |owner, _, _| of[owner] += 1);
+                let most = of.into_iter().max().unwrap_or(0);
+                let room = Needs { scale, ..NEEDS }.halves(&partition);
+                assert!(most <= room, "scale {scale}, {n_pes} PEs: {most} of {room}");
+                assert!(
+                    room <= 2 * most + (8 << 10),
+                    "scale {scale}, {n_pes} PEs: {most} of {room}"
+                );
+            }
+        }
     }
 }

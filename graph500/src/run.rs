@@ -35,6 +35,7 @@ pub fn run(options: &Options, mpi: Option<&Library>) -> Result<Report, Error> {
         scale,
         edge_factor: options.edge_factor,
         validation: !(options.skip_validation || options.skip_searches),
+        hybrid: options.hybrid,
     };
     memory::check(needs, &partition, &nodes)?;
     let mut mailbox = Mailbox::new(&nodes)?;
