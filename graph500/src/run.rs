@@ -77,13 +77,12 @@ impl<'a> Benchmark<'a> {
         mut coordination: impl Coordination,
     ) -> Result<Report, Error> {
         let options = self.options;
-        let (edges, generation) = timed(|| self.edges());
+        let (edges, generation) = timed(|| Ok(self.edges()))?;
         self.say(format_args!(
             "graph_generation:               {generation:.6} s"
         ));
         let (graph, construction) =
-            timed(|| Graph::build(&edges, self.partition, self.nodes, &mut coordination));
-        let graph = graph?;
+            timed(|| Graph::build(&edges, self.partition, self.nodes, &mut coordination))?;
         self.say(format_args!(
             "construction_time:              {construction:.6} s"
         ));
@@ -147,8 +146,7 @@ impl<'a> Benchmark<'a> {
         for (i, &root) in roots.iter().enumerate() {
             self.say(format_args!("Running BFS {i}"));
             searches.clear();
-            let (found, seconds) = timed(|| searches.run(root, algorithm, mailbox, coordination));
-            let found = found?;
+            let (found, seconds) = timed(|| searches.run(root, algorithm, mailbox, coordination))?;
             self.say(format_args!("Time for BFS {i} is {seconds:.6}"));
             let nedge = searches.count_edges(coordination)?;
             let mut run = Run {
@@ -162,9 +160,11 @@ impl<'a> Benchmark<'a> {
             self.say(format_args!("TEPS for BFS {i} is {:.6e}", run.teps()));
             if let Some(validation) = &validation {
                 self.say(format_args!("Validating BFS {i}"));
-                let (checked, seconds) =
-                    timed(|| validation.check(edges, searches.predecessors(), root, nedge));
-                checked.map_err(|refusal| Error::Invalid { root, refusal })?;
+                let predecessors = searches.predecessors();
+                let ((), seconds) = timed(|| {
+                    let checked = validation.check(edges, predecessors, root, nedge);
+                    checked.map_err(|refusal| Error::Invalid { root, refusal })
+                })?;
                 self.say(format_args!("Validate time for BFS {i} is {seconds:.6}"));
                 run.validation = Some(seconds);
             }
@@ -235,11 +235,28 @@ fn check_searches(golden: &Golden, runs: &[Run]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What `work` gives, and how long it took on the slowest PE. All PEs begin together.
-fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+/// What `work` gives, and how long it took on the slowest PE. All PEs begin together. An error, which may be of this PE
+/// alone, is given at once: others may be waiting within `work`, until the job ends.
+fn timed<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<(T, f64), Error> {
     shmem::barrier_all();
     let start = Instant::now();
-    let made = work();
+    let made = work()?;
     let seconds = start.elapsed().as_secs_f64();
-    (made, Team::world().max(seconds))
+    Ok((made, Team::world().max(seconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[shmem::test(pes = 2)]
+    fn an_error_of_one_pe_waits_for_nobody(world: &shmem::World) {
+        let fails = world.my_pe() == 1;
+        let outcome = timed(|| if fails { Err(Error::NoRoots) } else { Ok(()) });
+        assert_eq!(outcome.is_err(), fails);
+        if fails {
+            // The other one is still in there.
+            world.max(0.0);
+        }
+    }
 }
