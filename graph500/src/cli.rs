@@ -7,6 +7,7 @@ use crate::report::Report;
 use crate::run;
 use shmem::Team;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,24 +34,31 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let status = match agreed(parsed) {
-        Err(status) => status,
-        Ok(options) => {
-            let outcome = mpi.and_then(|mpi| {
-                let report = run::run(&options, mpi.as_ref())?;
-                if let Some(library) = mpi {
-                    library.finish()?;
-                }
-                Ok(report)
-            });
-            match outcome {
+    // Nobody may read it any longer (a closed pipe).
+    let parsed = agreed(parsed, |wrong| drop(wrong.print()));
+    let status = match parsed {
+        Err(wrong) => wrong.map_or(WRONG_COMMAND_LINE, |wrong| {
+            u8::try_from(wrong.exit_code()).unwrap_or(WRONG_COMMAND_LINE)
+        }),
+        Ok(options) => match agreed(mpi, tell) {
+            Err(_) => 1,
+            Ok(mpi) => match benchmark(&options, mpi) {
                 Ok(report) => show_all(&report, &options),
                 Err(error) => failed(&error),
-            }
-        }
+            },
+        },
     };
     world.finalize();
     ExitCode::from(status)
+}
+
+/// Runs it, and ends MPI.
+fn benchmark(options: &Options, mpi: Option<Library>) -> Result<Report, Error> {
+    let report = run::run(options, mpi.as_ref())?;
+    if let Some(library) = mpi {
+        library.finish()?;
+    }
+    Ok(report)
 }
 
 /// Tells an error, once, and gives the status.
@@ -66,23 +74,27 @@ fn failed(error: &Error) -> u8 {
 }
 
 fn tell(error: &Error) {
-    eprintln!("graph500: {error}");
+    say(format_args!("graph500: {error}"));
 }
 
-/// The options if every PE understands its command line. If not, the first PE that does not says why, and all get
-/// the status to leave with: nobody wants to read it as often as there are PEs.
-fn agreed(parsed: clap::error::Result<Options>) -> Result<Options, u8> {
+/// A line on standard error, which nobody may read any longer.
+pub(crate) fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// What this PE has, if no PE has an error instead. If one has, the first of them tells it, and those that have one get it
+/// back: nobody wants to read it as often as there are PEs.
+fn agreed<T, E>(mine: Result<T, E>, tell: impl FnOnce(&E)) -> Result<T, Option<E>> {
     let (me, world) = (shmem::my_pe(), Team::world());
-    let speaker = world.min(if parsed.is_err() { me } else { usize::MAX });
-    match parsed {
-        Ok(options) if speaker == usize::MAX => Ok(options),
-        Ok(_) => Err(WRONG_COMMAND_LINE),
+    let speaker = world.min(if mine.is_err() { me } else { usize::MAX });
+    match mine {
+        Ok(mine) if speaker == usize::MAX => Ok(mine),
+        Ok(_) => Err(None),
         Err(wrong) => {
             if speaker == me {
-                // Nobody may read it any longer (a closed pipe).
-                let _ = wrong.print();
+                tell(&wrong);
             }
-            Err(u8::try_from(wrong.exit_code()).unwrap_or(WRONG_COMMAND_LINE))
+            Err(Some(wrong))
         }
     }
 }
@@ -93,29 +105,32 @@ fn show_all(report: &Report, options: &Options) -> u8 {
     if shmem::my_pe() == 0
         && let Err((what, error)) = show(report, options.json.as_deref())
     {
-        eprintln!("graph500: cannot write the results to {what}: {error}");
+        say(format_args!(
+            "graph500: cannot write the results to {what}: {error}"
+        ));
         good = false;
     }
-    u8::from(!Team::world().broadcast_value(u8::from(good), 0).eq(&1))
+    u8::from(Team::world().broadcast_value(u8::from(good), 0) == 0)
 }
 
-/// It is no error if nobody wants to read the text (a closed pipe).
+/// It is no error if nobody wants to read the text (a closed pipe). Where the file cannot be written the text is shown all the
+/// same: it has cost hours.
 fn show(report: &Report, json: Option<&Path>) -> Result<(), (String, io::Error)> {
-    let to_output = json == Some(Path::new("-"));
-    if let Some(file) = json.filter(|_| !to_output) {
+    let file = json.filter(|file| *file != Path::new("-"));
+    let filed = file.map_or(Ok(()), |file| {
         std::fs::write(file, report.json() + "\n")
-            .map_err(|error| (file.display().to_string(), error))?;
-    }
-    let text = if to_output {
-        report.json() + "\n"
-    } else {
+            .map_err(|error| (file.display().to_string(), error))
+    });
+    let text = if json == file {
         report.to_string()
+    } else {
+        report.json() + "\n"
     };
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(("standard output".to_owned(), error))
         }
-        _ => Ok(()),
+        _ => filed,
     }
 }

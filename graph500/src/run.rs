@@ -1,5 +1,6 @@
 //! The benchmark as a whole: edges, kernel 1, roots, searches, validation.
 
+use crate::cli;
 use crate::construction::Graph;
 use crate::coordination::{Coordination, OpenShmem};
 use crate::error::Error;
@@ -204,7 +205,7 @@ impl<'a> Benchmark<'a> {
     /// On standard error of PE 0, as the reference: it is no part of the results.
     fn say(&self, line: fmt::Arguments<'_>) {
         if self.nodes.me() == 0 && !self.options.quiet {
-            eprintln!("{line}");
+            cli::say(line);
         }
     }
 }

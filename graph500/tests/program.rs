@@ -104,4 +104,18 @@ fn results_that_cannot_be_written_are_a_failure() {
     let output = graph500("10 --roots 1 --json /nowhere/results", &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("cannot write the results to /nowhere/results"));
+    assert!(text(&output.stdout).contains("harmonic_mean_TEPS"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn words_that_cannot_be_written_are_no_failure() {
+    let full = std::fs::File::create("/dev/full").expect("a full device");
+    let output = Command::new(env!("CARGO_BIN_EXE_graph500"))
+        .args(["10", "--roots", "1"])
+        .stderr(full)
+        .output()
+        .expect("the program");
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("harmonic_mean_TEPS"));
 }

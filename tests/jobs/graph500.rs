@@ -102,6 +102,12 @@ fn what_cannot_work_is_refused_once() {
         assert!(said.contains("use SCALE 4 or more, or fewer PEs"), "{said}");
         let said = refused(job(options, "99"), 2);
         assert!(said.contains("99 is not in 1..=31"), "{said}");
+        let hybrid = job(options, "10 --hybrid").env("SHMEM_MPI_LIBRARY", "/nowhere/libmpi.so");
+        let said = refused(hybrid, 1);
+        assert!(
+            said.contains("the MPI library /nowhere/libmpi.so cannot be loaded"),
+            "{said}"
+        );
     }
 }
 
