@@ -40,7 +40,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(wrong) => wrong.map_or(WRONG_COMMAND_LINE, |wrong| {
             u8::try_from(wrong.exit_code()).unwrap_or(WRONG_COMMAND_LINE)
         }),
-        Ok(options) => match agreed(mpi, tell) {
+        Ok(options) => match agreed(mpi.and_then(numbered_alike), tell) {
             Err(_) => 1,
             Ok(mpi) => match benchmark(&options, mpi) {
                 Ok(report) => show_all(&report, &options),
@@ -50,6 +50,10 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     world.finalize();
     ExitCode::from(status)
+}
+
+fn numbered_alike(mpi: Option<Library>) -> Result<Option<Library>, Error> {
+    mpi.map(Library::numbered_alike).transpose()
 }
 
 /// Runs it, and ends MPI.

@@ -77,8 +77,9 @@ pub enum Error {
     Mpi(#[from] shmem_mpi::Error),
     /// MPI has other processes.
     #[error(
-        "MPI has {ranks} processes and this is rank {rank}, but there are {n_pes} PEs and this is PE {pe}; \
-         start the program with a launcher that serves both, such as shmrun"
+        "MPI numbers this process {rank} of {ranks}, and this is PE {pe} of {n_pes}: this launcher has not started the \
+         MPI library. Use shmrun, with --pmix for Open MPI, or the library's own launcher; SHMEM_MPI_LIBRARY names another \
+         library"
     )]
     Ranks {
         /// Processes of MPI.

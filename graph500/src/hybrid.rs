@@ -28,24 +28,32 @@ impl Library {
         Ok(Self(mpi))
     }
 
-    /// For the kernels of this job.
+    /// That MPI numbers this process as the job does, which has been joined.
     ///
     /// # Errors
-    /// If MPI numbers the processes in another way than the job does.
-    pub fn coordination(&self) -> Result<Hybrid, Error> {
-        let comm = self.0.world()?.duplicate()?;
-        let (ranks, rank) = (comm.size() as usize, comm.rank() as usize);
+    /// If it does not.
+    pub fn numbered_alike(self) -> Result<Self, Error> {
+        let world = self.0.world()?;
+        let (ranks, rank) = (world.size() as usize, world.rank() as usize);
         let (n_pes, pe) = (shmem::n_pes(), shmem::my_pe());
-        if (ranks, rank) != (n_pes, pe) {
-            return Err(Error::Ranks {
-                ranks,
-                rank,
-                n_pes,
-                pe,
-            });
+        if (ranks, rank) == (n_pes, pe) {
+            return Ok(self);
         }
+        Err(Error::Ranks {
+            ranks,
+            rank,
+            n_pes,
+            pe,
+        })
+    }
+
+    /// For the kernels of this job. Collective.
+    ///
+    /// # Errors
+    /// If MPI says so.
+    pub fn coordination(&self) -> Result<Hybrid, Error> {
         Ok(Hybrid {
-            comm,
+            comm: self.0.world()?.duplicate()?,
             barrier: None,
         })
     }

@@ -4,7 +4,7 @@
 use shmem_testkit::{Job, Outcome};
 
 use crate::launchers::hydra_on;
-use crate::programs::{GRAPH500, hydra, shmrun};
+use crate::programs::{GRAPH500, hydra, installed, shmrun};
 
 const ALGORITHMS: [&str; 2] = ["top-down", "direction-optimising"];
 
@@ -108,6 +108,19 @@ fn what_cannot_work_is_refused_once() {
             said.contains("the MPI library /nowhere/libmpi.so cannot be loaded"),
             "{said}"
         );
+    }
+}
+
+#[test]
+fn an_mpi_that_needs_an_option_of_shmrun_is_refused_with_it() {
+    if installed("mpirun.openmpi", "openmpi") {
+        let job = |options: &str| {
+            let job = job(options, "10 --hybrid --check --roots 1");
+            job.env("SHMEM_MPI_LIBRARY", "libmpi.so.40")
+        };
+        let said = refused(job("-n 3"), 1);
+        assert!(said.contains("--pmix for Open MPI"), "{said}");
+        verifies(job("--pmix -n 3"), 10, 3);
     }
 }
 
