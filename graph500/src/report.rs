@@ -77,12 +77,6 @@ impl Report {
         self.statistics(|run| run.validation.unwrap_or(-1.0))
     }
 
-    /// The harmonic mean of edges a second: the result of the benchmark.
-    #[must_use]
-    pub fn harmonic_mean_teps(&self) -> Option<f64> {
-        self.rates().map(|rates| rates.mean)
-    }
-
     /// One JSON object on one line.
     #[must_use]
     pub fn json(&self) -> String {
@@ -275,6 +269,5 @@ bfs  stddev_validate:           1.06066
                 .json()
                 .ends_with("\"construction_time\":0.25,\"runs\":[]}")
         );
-        assert_eq!(report.harmonic_mean_teps(), None);
     }
 }
