@@ -189,6 +189,7 @@ fn a_pe_that_gives_up_ends_the_job_under_hydra() {
             assert!(!status.success(), "{mishap}: {said}");
             if mishap == "global-exit-3" {
                 assert_eq!(status.code(), Some(3), "{said}");
+                assert!(said.contains("PE 0 called global_exit(3)"), "{said}");
             }
             if mishap.starts_with("exit") {
                 assert!(said.contains("PE 0 exits without finalize"), "{said}");

@@ -181,8 +181,12 @@ impl Foreign {
         }
     }
 
+    /// Foreign launchers say at most that there was an end, and not why.
     pub(super) fn abort(&self, status: i32, message: &str) {
         self.leaves.store(true, Ordering::Release);
+        if status != 0 {
+            crate::stderr::write(&format!("{message}; the job ends"));
+        }
         abort(&self.process, status, message);
     }
 
@@ -209,8 +213,10 @@ impl Foreign {
             return;
         }
         if is_pe {
-            let why = format!("PE {} exits without finalize", self.me);
-            crate::stderr::write(&format!("{why}, with status {status}; the job ends"));
+            let why = format!(
+                "PE {} exits without finalize, with status {status}",
+                self.me
+            );
             self.abort(if status == 0 { 1 } else { status }, &why);
         } else {
             self.leaves.store(true, Ordering::Release);
