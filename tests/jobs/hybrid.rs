@@ -163,7 +163,7 @@ fn every_order_under_shmrun() {
 fn either_ends_a_job_of_shmrun_which_says_who() {
     for (program, place) in with_each_mpi(ORDER) {
         for (what, told) in [
-            ("mpi-abort", "PE 3 on node 1"),
+            ("mpi-abort", "with status 7; ending the job"),
             ("global-exit", "PE 3 called global_exit(7)"),
             ("return", "PE 3 on node 1"),
         ] {

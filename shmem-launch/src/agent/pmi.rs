@@ -266,7 +266,12 @@ impl Agent {
     }
 
     /// A PE asks for the end of the job.
-    pub(super) fn wants_end(&mut self, local: u32, code: i32, message: String, now: u64) {
+    pub(super) fn wants_end(&mut self, local: u32, code: i32, mut message: String, now: u64) {
+        /// What Open MPI 4 and MPICH 5 have for `MPI_Abort`, which has no words.
+        const SAYS_NOTHING: [&str; 2] = ["N/A", "abort"];
+        if SAYS_NOTHING.contains(&message.trim_end()) {
+            message.clear();
+        }
         let (rank, pid) = self.identify(local);
         self.press(local, now);
         let cause = Cause::Abort {
