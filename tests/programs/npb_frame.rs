@@ -50,7 +50,8 @@ fn alone(mode: Option<&str>) -> Result<(), shmem::Error> {
         Some("early") => early(),
         Some("large") => large(),
         _ => {
-            ring()?;
+            ring(number)?;
+            ring(byte)?;
             figures()
         }
     }
@@ -61,8 +62,9 @@ fn number(pe: usize, round: usize, i: usize) -> f64 {
     (pe * ROUNDS + round) as f64 + i as f64 / 16384.0
 }
 
-fn message(pe: usize, round: usize, len: usize) -> Vec<f64> {
-    (0..len).map(|i| number(pe, round, i)).collect()
+/// The same as a byte, which a mistake in the size of elements would tear.
+fn byte(pe: usize, round: usize, i: usize) -> u8 {
+    (pe * ROUNDS + 31 * round + 7 * i) as u8
 }
 
 /// Lengths from nothing to the longest.
@@ -73,24 +75,29 @@ fn len(round: usize) -> usize {
 /// Each PE sends to the next one and takes from the one before, one slot for each direction. With
 /// two PEs both are the same one, with one it is the PE itself. A message of the other direction
 /// tells that the last one was taken.
-fn ring() -> Result<(), shmem::Error> {
+fn ring<T>(element: impl Fn(usize, usize, usize) -> T) -> Result<(), shmem::Error>
+where
+    T: shmem::Datum + PartialEq + std::fmt::Debug,
+{
+    let message = |pe, round, len| (0..len).map(|i| element(pe, round, i)).collect::<Vec<T>>();
     let (me, n) = (shmem::my_pe(), shmem::n_pes());
     let (next, previous) = ((me + 1) % n, (me + n - 1) % n);
     let mut slots = Slots::new(&[LONGEST, 3, LONGEST])?;
     for round in 0..ROUNDS {
         let len = len(round);
         slots.send(next, 0, &message(me, round, len));
-        let mut whole = vec![0.0; len];
+        let mut whole = message(me, round, len);
         slots.receive(0, &mut whole);
         assert_eq!(whole, message(previous, round, len), "round {round} up");
         slots.send(previous, 2, &message(me, round, len));
-        slots.receive(2, &mut whole);
-        assert_eq!(whole, message(next, round, len), "round {round} down");
+        slots.take(2, len, |landed| {
+            assert_eq!(landed, message(next, round, len), "round {round} down");
+        });
     }
     slots.free()?;
     // What was freed is there again.
-    Slots::new(&[LONGEST, 3, LONGEST])?.free()?;
-    Slots::new(&[])?.free()
+    Slots::<T>::new(&[LONGEST, 3, LONGEST])?.free()?;
+    Slots::<T>::new(&[])?.free()
 }
 
 /// PE 0 sends twice without knowing that the first message was taken.
