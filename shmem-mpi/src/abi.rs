@@ -1,7 +1,7 @@
 //! What the three binary interfaces number differently: handles, constants, and where a status has its fields.
 //!
 //! The numbers are those of the headers: `mpi.h` of MPICH 3 to 5, `mpi_abi.h` of MPICH 5, `mpi.h` of Open MPI 4 and 5.
-//! `tests/headers.rs` has compilers compare them where there are any.
+//! `header_tests` has compilers compare them where there are any.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;

@@ -14,6 +14,10 @@ use crate::mpi::Entered;
 /// Longest text that MPI gives: of a library's version.
 const TEXT_MAX: usize = 8192;
 
+/// Of no message: MPI libraries move messages in a probe only if it finds none. What is probed for is a message that the
+/// process has sent itself with this tag; every library has tags up to 32767.
+const ABSENT_TAG: c_int = 31_337;
+
 macro_rules! functions {
     ($($name:ident: $symbol:literal fn($($arg:ty),*) -> $ret:ty;)*) => {
         /// The functions, with handles of type `H`.
@@ -49,11 +53,14 @@ macro_rules! functions {
 }
 
 functions! {
-    initialized: "MPI_Initialized" fn(*mut c_int) -> c_int;
-    finalized: "MPI_Finalized" fn(*mut c_int) -> c_int;
+    // What no program has asked for is not shown to a tool that stands between it and MPI.
+    initialized: "PMPI_Initialized" fn(*mut c_int) -> c_int;
+    finalized: "PMPI_Finalized" fn(*mut c_int) -> c_int;
+    query_thread: "PMPI_Query_thread" fn(*mut c_int) -> c_int;
+    is_thread_main: "PMPI_Is_thread_main" fn(*mut c_int) -> c_int;
+    own_rank: "PMPI_Comm_rank" fn(H, *mut c_int) -> c_int;
+    iprobe: "PMPI_Iprobe" fn(c_int, c_int, H, *mut c_int, *mut c_void) -> c_int;
     init_thread: "MPI_Init_thread" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int;
-    query_thread: "MPI_Query_thread" fn(*mut c_int) -> c_int;
-    is_thread_main: "MPI_Is_thread_main" fn(*mut c_int) -> c_int;
     finalize: "MPI_Finalize" fn() -> c_int;
     abort: "MPI_Abort" fn(H, c_int) -> c_int;
     wtime: "MPI_Wtime" fn() -> c_double;
@@ -76,7 +83,6 @@ functions! {
     alltoallv: "MPI_Alltoallv" fn(*const c_void, *const c_int, *const c_int, H, *mut c_void, *const c_int, *const c_int, H, H) -> c_int;
     send: "MPI_Send" fn(*const c_void, c_int, H, c_int, c_int, H) -> c_int;
     recv: "MPI_Recv" fn(*mut c_void, c_int, H, c_int, c_int, H, *mut c_void) -> c_int;
-    iprobe: "MPI_Iprobe" fn(c_int, c_int, H, *mut c_int, *mut c_void) -> c_int;
     get_count: "MPI_Get_count" fn(*const c_void, H, *mut c_int) -> c_int;
 }
 
@@ -243,8 +249,8 @@ pub(crate) trait Calls: Send + Sync {
         source: Option<c_int>,
         tag: Option<c_int>,
     ) -> Result<Envelope, Code>;
-    /// Whether there is a message.
-    fn iprobe(&self, entered: &Entered<'_>, comm: Handle) -> Result<bool, Code>;
+    /// Has messages of the process move.
+    fn poll(&self, entered: &Entered<'_>, comm: Handle) -> Result<(), Code>;
 }
 
 /// The answer of a call, with what it has written if that is success.
@@ -395,13 +401,15 @@ where
         answer(code, over != 0)
     }
 
-    fn iprobe(&self, _: &Entered<'_>, comm: Handle) -> Result<bool, Code> {
-        let (source, tag) = (self.constants.any_source, self.constants.any_tag);
-        let mut there = 0;
+    fn poll(&self, _: &Entered<'_>, comm: Handle) -> Result<(), Code> {
+        let comm = H::from(comm);
+        let (mut me, mut there) = (0, 0);
         // SAFETY: see above.
-        let code =
-            unsafe { (self.iprobe)(source, tag, H::from(comm), &raw mut there, self.ignore()) };
-        answer(code, there != 0)
+        let code = unsafe { (self.own_rank)(comm, &raw mut me) };
+        answer(code, ())?;
+        // SAFETY: see above.
+        let code = unsafe { (self.iprobe)(me, ABSENT_TAG, comm, &raw mut there, self.ignore()) };
+        answer(code, ())
     }
 
     fn wait(&self, _: &Entered<'_>, request: &mut Handle) -> Code {

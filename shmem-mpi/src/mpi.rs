@@ -1,5 +1,6 @@
 //! The library as a whole: whether MPI is initialised, who may call it, and its end.
 
+use std::cell::OnceCell;
 use std::ffi::c_int;
 use std::fmt;
 use std::path::Path;
@@ -256,20 +257,29 @@ impl Mpi {
         self.error(CALL, &entered, code)
     }
 
-    /// Has MPI do what others wait for (it probes for a message): messages of a process move only while it is in a
-    /// call of MPI. Does nothing unless this thread is the one that has initialised MPI, and MPI is neither finalized nor
-    /// of a level at which another thread might be in a call ([`ThreadLevel::Serialized`]).
+    /// Whether [`Mpi::progress`] does something here: this thread is the one that has initialised MPI, and MPI is neither
+    /// finalized nor of a level at which another thread might be in a call ([`ThreadLevel::Serialized`]). Nobody but
+    /// this thread can change that.
+    pub fn is_driven_here(&self) -> bool {
+        thread_local! {
+            /// Remembered, since MPI ends a process that asks while another thread finalizes.
+            static IS_MAIN: OnceCell<bool> = const { OnceCell::new() };
+        }
+        self.state() == State::Initialised
+            && self.level() != ThreadLevel::Serialized
+            && IS_MAIN.with(|known| *known.get_or_init(|| self.calls().is_thread_main()))
+    }
+
+    /// Has MPI do what others wait for: messages of a process move only while it is in a call of MPI. Does nothing
+    /// where not [`Mpi::is_driven_here`].
     pub fn progress(&self) {
-        if self.state() != State::Initialised
-            || self.level() == ThreadLevel::Serialized
-            || !self.calls().is_thread_main()
-        {
+        if !self.is_driven_here() {
             return;
         }
         // The only thread that may finalize is this one.
         let entered = Entered { _gate: Gate::None };
         // What is wrong with MPI the program's own calls will say.
-        let _ = self.calls().iprobe(&entered, self.loaded.constants.world);
+        let _ = self.calls().poll(&entered, self.loaded.constants.world);
     }
 
     /// Seconds since some moment of the past (`MPI_Wtime`).
