@@ -178,6 +178,9 @@ fn either_ends_a_job_of_shmrun_which_says_who() {
     }
 }
 
+/// What PE 0 of the program is blocked in while another PE wants something of it in the other library.
+const BLOCKED_IN: [&str; 6] = ["mpi", "shmem", "sync", "pending", "first", "again"];
+
 /// Two PEs wait for each other, one in MPI and the other in OpenSHMEM.
 #[test]
 fn nobody_waits_for_ever() {
@@ -186,7 +189,7 @@ fn nobody_waits_for_ever() {
         assert!(out.contains("nobody waits for ever"), "{words:?}: {out}");
     };
     for (program, place) in with_each_mpi(PROGRESS) {
-        for blocked_in in ["mpi", "shmem", "sync"] {
+        for blocked_in in BLOCKED_IN {
             let words = [&program[..], blocked_in];
             for options in ["-n 2", "-n 4 --nodes 2"] {
                 told(shmrun(options, &words).envs(place.clone()), &words);
@@ -196,11 +199,30 @@ fn nobody_waits_for_ever() {
     let Some(program) = mpich(PROGRESS) else {
         return;
     };
-    for blocked_in in ["mpi", "shmem", "sync"] {
+    for blocked_in in BLOCKED_IN {
         let words = [&program[..], blocked_in];
         for job in [hydra("-n 2", &words), hydra_on(2, "", &words)] {
             let Some(job) = job else { return };
             told(job, &words);
+        }
+    }
+}
+
+/// Whoever polls answers others at once, and MPI still has its turn.
+#[test]
+fn who_is_asked_all_the_time_has_mpi_go_on() {
+    for (program, place) in with_each_mpi(PROGRESS) {
+        let job = shmrun("-n 3 --nodes 3", &[&program, "asked"]);
+        job.envs(place).env("SHMEM_SPIN", "1000000").succeed();
+    }
+}
+
+#[test]
+fn who_cannot_do_anything_for_mpi_sleeps() {
+    for (program, place) in with_each_mpi(PROGRESS) {
+        for options in ["-n 2", "-n 4 --nodes 2"] {
+            let job = shmrun(options, &[&program, "idle"]);
+            job.envs(place.clone()).succeed();
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use shmem_mpi::Mpi;
 use shmem_node::barrier::{Arrival, NodeBarrier};
 use shmem_node::waiting::Wait;
 
@@ -12,7 +11,7 @@ use super::lines::meets_by_lines;
 use super::select::crowd;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::wait::{FIRST_NAP, LAST_NAP};
+use crate::wait::{FIRST_NAP, LAST_NAP, driven_mpi};
 
 /// How often who waits for others of its node yields its core before it sleeps. Where many PEs share
 /// a core, most of them come to the meeting in that time, and neither they nor the one that releases
@@ -94,16 +93,20 @@ impl Runtime {
         nap: impl Fn(Option<Duration>),
     ) {
         let _told = self.tell_wait(what());
-        let (mpi, mut most) = (Mpi::known(), FIRST_NAP);
-        while !ready() {
-            match mpi {
-                None => nap(None),
-                Some(mpi) => {
-                    mpi.progress();
-                    nap(Some(most));
-                    most = (most * 2).min(LAST_NAP);
-                }
+        let Some(mpi) = driven_mpi() else {
+            while !ready() {
+                nap(None);
             }
+            return;
+        };
+        let (turn, mut most) = (self.turns.take(), FIRST_NAP);
+        while !ready() {
+            mpi.progress();
+            nap(Some(most));
+            most = match most < LAST_NAP {
+                true => most * 2,
+                false => turn.after(LAST_NAP),
+            };
         }
     }
 

@@ -16,7 +16,7 @@ use crate::heap::access;
 use crate::runtime::{Runtime, ThreadLevel};
 use crate::statics::Statics;
 use crate::told::Told;
-use crate::wait::cores;
+use crate::wait::{cores, driven_mpi};
 
 /// What the lives of this process so far have left.
 pub(super) struct Past {
@@ -83,6 +83,10 @@ pub(super) fn begin_together(attached: &Attached, life: u32) -> Result<(), Error
                      PEs must initialise equally often",
                     attached.me
                 )));
+            }
+            // It may wait in MPI for this process.
+            if let Some(mpi) = driven_mpi() {
+                mpi.progress();
             }
             std::thread::sleep(nap);
             nap = match nap < LAST_NAP {

@@ -9,6 +9,7 @@ use shmem_ib::verbs::{Fabric, Pkey};
 use shmem_node::segment::NodeView;
 
 use crate::pmi::{Book, Found};
+use crate::wait::{LAST_NAP, driven_mpi};
 
 /// Where PEs are, and whether they can be reached from here.
 pub(super) struct AddressTable {
@@ -94,7 +95,14 @@ impl Directory for AddressTable {
     }
 
     fn wait(&self, _pe: u32, max: Duration) {
-        self.book.wait(max);
+        // Who has published nothing yet may wait in MPI for this process.
+        match driven_mpi() {
+            Some(mpi) => {
+                mpi.progress();
+                self.book.wait(max.min(LAST_NAP));
+            }
+            None => self.book.wait(max),
+        }
     }
 
     fn node(&self, pe: u32) -> u32 {

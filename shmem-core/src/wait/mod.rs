@@ -33,6 +33,14 @@ const FOR_SILENT_STORES: Pace = Pace {
     last: Duration::from_millis(32),
 };
 
+/// After how many events of a PE that polls MPI has its turn.
+const EVENTS: u32 = 64;
+
+/// MPI, where this thread is the one that has it go on while it waits.
+pub(crate) fn driven_mpi() -> Option<&'static Mpi> {
+    Mpi::known().filter(|mpi| mpi.is_driven_here())
+}
+
 /// Cores that this process may use.
 pub(crate) fn cores() -> u32 {
     let cores = std::thread::available_parallelism();
@@ -65,7 +73,7 @@ impl Runtime {
     #[inline(never)]
     fn sleep_at(&self, pace: Pace, what: impl Fn() -> Wait, mut ready: impl FnMut() -> bool) {
         let _told = self.tell_wait(what());
-        let mpi = Mpi::known();
+        let mpi = driven_mpi();
         loop {
             if self.notices_inbound && mpi.is_none() {
                 let looks = self.block.doorbell.sleep(self.turns, pace, &mut ready);
@@ -87,6 +95,10 @@ impl Runtime {
     /// node still wakes it.
     #[cold]
     fn look_again(&self, mpi: Option<&Mpi>, mut ready: impl FnMut() -> bool) {
+        // Before the rest, which others may cut short again and again.
+        if let Some(mpi) = mpi {
+            mpi.progress();
+        }
         for _ in 0..YIELDS {
             std::thread::yield_now();
             if ready() || self.progress() {
@@ -113,7 +125,7 @@ impl Runtime {
         if ready() {
             return true;
         }
-        let mut spin = self.polls.spin();
+        let (mut spin, mut events) = (self.polls.spin(), 0u32);
         loop {
             if !self.polls.again(&mut spin) {
                 return ready();
@@ -124,6 +136,13 @@ impl Runtime {
             }
             if self.progress() {
                 spin.renew();
+                events = events.wrapping_add(1);
+                // Who asks again and again may wait for somebody who waits in MPI for this process.
+                if events.is_multiple_of(EVENTS)
+                    && let Some(mpi) = driven_mpi()
+                {
+                    mpi.progress();
+                }
             } else if self.network.is_none() {
                 // A poll of the network is a pause by itself.
                 std::hint::spin_loop();
