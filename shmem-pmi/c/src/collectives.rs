@@ -138,8 +138,9 @@ unsafe extern "C" fn PMIX_Ring(
         let ring = job.process.ring(value)?;
         rank.set(ring.rank as c_int);
         ranks.set(ring.size as c_int);
-        left.set_text("the left neighbour's value", &ring.left)?;
-        right.set_text("the right neighbour's value", &ring.right)
+        let left = left.set_text("the left neighbour's value", &ring.left);
+        let right = right.set_text("the right neighbour's value", &ring.right);
+        left.and(right)
     })
 }
 

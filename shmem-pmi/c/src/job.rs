@@ -1,6 +1,7 @@
 //! Init, finalize, abort, and what a process is in its job.
 
 use std::ffi::{c_char, c_int};
+use std::io::Write as _;
 
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 
@@ -73,7 +74,8 @@ unsafe extern "C" fn PMI2_Abort(flag: c_int, msg: *const c_char) -> c_int {
         if flag != 0 {
             job.process.abort(1, message);
         }
-        eprintln!("PE {} ends: {message}", job.process.rank());
+        let rank = job.process.rank();
+        let _ = writeln!(std::io::stderr(), "PE {rank} ends: {message}");
         std::process::exit(1);
     })
 }

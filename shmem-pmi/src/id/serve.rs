@@ -1,7 +1,7 @@
 //! The thread of a process that hosts a job without a launcher: sockets for the machine in `host`.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -345,7 +345,9 @@ impl Driver {
             let wanted = size as u64 + OTHER_DESCRIPTORS;
             let has = sys::room_for_descriptors(wanted);
             if has < wanted {
-                eprintln!(
+                // The job goes on where nobody listens, too.
+                let _ = writeln!(
+                    io::stderr(),
                     "shmem: this process hosts a job of {size} PEs and may have {has} files open, of which that takes up to \
                      {wanted}: raise ulimit -n, or let another process make the id"
                 );

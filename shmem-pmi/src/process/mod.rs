@@ -79,6 +79,7 @@ mod primitives;
 mod request;
 mod shelf;
 
+use std::io::Write as _;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
@@ -618,7 +619,8 @@ impl Process {
 
     /// Ends the whole job and this process, with an exit status.
     pub fn abort(&self, exit_code: i32, message: &str) -> ! {
-        eprintln!("PE {} aborts: {message}", self.rank());
+        // Where nobody listens, the job ends nevertheless.
+        let _ = writeln!(std::io::stderr(), "PE {} aborts: {message}", self.rank());
         // If nobody can be told, the launcher sees this process end without a goodbye.
         let _ = self.abort_job(exit_code, message);
         std::process::exit(exit_code)

@@ -1,4 +1,5 @@
-/* The extensions of libshmem_pmi2, and how mistakes end. Keys and values are such that every server carries them. */
+/* The extensions of libshmem_pmi2, and how mistakes end. Keys and values are such that every server carries them.
+ * With an argument, a number: the last process calls PMI2_Abort with that flag. */
 #include <shmem_pmi2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,15 @@ static void ring(void)
         snprintf(want, sizeof want, "ring-%d", (rank + 1) % size);
         CHECK(!strcmp(right, want));
     }
+    /* Both neighbours of a process that has little room give more. */
+    memset(left, '!', sizeof left);
+    memset(right, '!', sizeof right);
+    if (rank == 0 && size > 1) {
+        CHECK(PMIX_Ring("r", &place, &count, left, right, 3) == PMI2_ERR_NOMEM);
+        CHECK(!strcmp(left, "lo") && !strcmp(right, "lo"));
+    } else {
+        OK(PMIX_Ring("long", &place, &count, left, right, sizeof left));
+    }
 }
 
 static void names(void)
@@ -169,7 +179,7 @@ static void mistakes(void)
     CHECK(PMIX_Ring("v", &number, NULL, buffer, buffer, 8) == PMI2_ERR_INVALID_ARG);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char job[256], key[64] = "";
     int spawned, appnum, own, here, found, len;
@@ -179,6 +189,12 @@ int main(void)
     CHECK(PMIX_Wait(NULL) == PMI2_ERR_INIT);
     CHECK(PMI2_Init(&spawned, NULL, &rank, &appnum) == PMI2_ERR_INVALID_ARG);
     OK(PMI2_Init(&spawned, &size, &rank, &appnum));
+    if (argc > 1) {
+        if (rank == size - 1)
+            CHECK(PMI2_Abort(atoi(argv[1]), "on purpose") != PMI2_SUCCESS);
+        OK(PMI2_KVS_Fence());
+        return 0;
+    }
     CHECK(PMI2_Initialized() && !spawned && rank >= 0 && rank < size);
     OK(PMI2_Job_GetId(job, sizeof job));
     OK(PMI2_Job_GetRank(&own));

@@ -120,6 +120,21 @@ fn extensions_alone_and_linked_statically() {
     }
 }
 
+/// Also where there is no room for its last words.
+#[test]
+fn an_abort_ends_the_job() {
+    let Some((c, program)) = extensions("abort", "shared") else {
+        return;
+    };
+    for flag in ["0", "1"] {
+        for stderr in ["/dev/stderr", "/dev/full"] {
+            let script = format!("exec '{}' {flag} 2> {stderr}", path(&program));
+            let out = c.job("-np 2", Path::new("/bin/sh"), &["-c", &script]).run();
+            assert_eq!(out.code(), 1, "{flag} {stderr}: {out:?}");
+        }
+    }
+}
+
 /// What Slurm's library can do, this one can, too.
 #[test]
 fn a_program_for_libpmi2() {
