@@ -41,6 +41,15 @@ pub const EP: Kernel = Kernel {
     gathers: false,
 };
 
+/// LU.
+pub const LU: Kernel = Kernel {
+    name: "LU",
+    about: "symmetric successive over-relaxation, in wavefronts through the PEs",
+    run: crate::lu::run,
+    neighbours: |n_pes, _| Graph::wavefront(n_pes),
+    gathers: false,
+};
+
 /// MG.
 pub const MG: Kernel = Kernel {
     name: "MG",
@@ -60,7 +69,7 @@ pub const SP: Kernel = Kernel {
 };
 
 /// All benchmarks.
-pub const KERNELS: [&Kernel; 4] = [&BT, &EP, &MG, &SP];
+pub const KERNELS: [&Kernel; 5] = [&BT, &EP, &LU, &MG, &SP];
 
 impl Kernel {
     /// Whom PEs talk to, each on a node of its own: [`Kernel::neighbours`], and those that collectives take.

@@ -11,7 +11,7 @@
 //! | [`cpu`] | running a kernel as code for the best vector instructions |
 //! | [`mod@array`] | memory of grids, on huge pages |
 //! | [`simd`] | eight numbers side by side |
-//! | [`adi`] | implicit time steps on a grid in cells, which BT and SP share |
+//! | [`adi`] | implicit time steps on a grid in cells, which BT and SP share, and LU in part |
 //! | [`exchange`] | messages into landing slots |
 //! | [`job`] | sums and maxima over all PEs |
 //! | [`processes`] | on which numbers of PEs a benchmark runs |
@@ -70,5 +70,6 @@ pub mod verify;
 // The benchmarks.
 pub mod bt;
 pub mod ep;
+pub mod lu;
 pub mod mg;
 pub mod sp;

@@ -4,6 +4,7 @@
 //! program that has fewer than the model says is wrong or does not use the network; one that has
 //! more spends memory on connections that the benchmark does not need.
 
+use crate::processes::rectangle;
 use std::collections::BTreeSet;
 
 /// Who talks with whom.
@@ -98,6 +99,25 @@ impl Graph {
             let at = |i: usize, j: usize| i % p + p * (j % p);
             for successor in [at(i + 1, j), at(i, j + 1), at(i + p - 1, j + 1)] {
                 graph.connect(pe, successor);
+            }
+        }
+        graph
+    }
+
+    /// LU: a rectangle of PEs, as square as their number allows, each with up to four neighbours.
+    ///
+    /// # Panics
+    /// If they form none.
+    #[must_use]
+    pub fn wavefront(n_pes: usize) -> Self {
+        let (x, y) = rectangle(n_pes).expect("a number of PEs that forms a rectangle");
+        let mut graph = Self::silent(n_pes);
+        for pe in 0..n_pes {
+            if pe % x + 1 < x {
+                graph.connect(pe, pe + 1);
+            }
+            if pe / x + 1 < y {
+                graph.connect(pe, pe + x);
             }
         }
         graph
@@ -213,6 +233,21 @@ mod tests {
         let graph = Graph::implicit_solver(4);
         assert_eq!((graph.mean(), graph.max()), (1.5, 2));
         assert_eq!(Graph::implicit_solver(16), Graph::multi_partition(4));
+    }
+
+    #[test]
+    fn a_wavefront_passes_up_to_four_neighbours() {
+        for (n, mean, max) in [
+            (1, 0.0, 0),
+            (2, 1.0, 1),
+            (4, 2.0, 2),
+            (8, 2.5, 3),
+            (64, 3.5, 4),
+            (1024, 3.875, 4),
+        ] {
+            let graph = Graph::wavefront(n);
+            assert_eq!((graph.mean(), graph.max()), (mean, max), "{n}");
+        }
     }
 
     #[test]

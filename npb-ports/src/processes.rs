@@ -20,6 +20,22 @@ pub enum Rule {
         /// The largest number that the problem is large enough for; 1 or more.
         most: usize,
     },
+    /// x * y PEs with y <= x <= 2 y ([`rectangle`]), and x at most `side`.
+    Rectangle {
+        /// The longest side that the problem is large enough for; 1 or more.
+        side: usize,
+    },
+}
+
+/// The sides of the rectangle that `n_pes` PEs form: the longer and the shorter one, which are as near to each
+/// other as they can be. `None` if the one would be more than twice the other.
+#[must_use]
+pub fn rectangle(n_pes: usize) -> Option<(usize, usize)> {
+    let short = (1..=n_pes.isqrt())
+        .rev()
+        .find(|y| n_pes.is_multiple_of(*y))?;
+    let long = n_pes / short;
+    (long <= 2 * short).then_some((long, short))
 }
 
 impl Rule {
@@ -40,6 +56,9 @@ impl Rule {
         let above = match self {
             Self::Square { .. } => (below.isqrt() + 1).pow(2),
             Self::PowerOfTwo { .. } => 2 * below,
+            Self::Rectangle { .. } => (below + 1..=self.most())
+                .find(|n| self.allows(*n))
+                .unwrap_or(usize::MAX),
         };
         // Above the limit nothing is.
         if above <= self.most() {
@@ -55,12 +74,17 @@ impl Rule {
         match self {
             Self::Square { .. } => n.isqrt().pow(2),
             Self::PowerOfTwo { .. } => 1 << n.ilog2(),
+            Self::Rectangle { side } => {
+                let fits = |n: &usize| rectangle(*n).is_some_and(|(long, _)| long <= side);
+                (1..=n).rev().find(fits).unwrap_or(1)
+            }
         }
     }
 
     fn most(self) -> usize {
         match self {
             Self::Square { most } | Self::PowerOfTwo { most } => most,
+            Self::Rectangle { side } => side * side,
         }
     }
 
@@ -89,6 +113,7 @@ impl fmt::Display for Rule {
         let which = match self {
             Self::Square { .. } => "a square number",
             Self::PowerOfTwo { .. } => "a power-of-two number",
+            Self::Rectangle { .. } => "a number x * y (y <= x <= 2 y)",
         };
         write!(f, "{which} of PEs up to {}", self.below(self.most()))
     }
@@ -116,6 +141,35 @@ mod tests {
         );
         assert_eq!(power.to_string(), "a power-of-two number of PEs up to 64");
         assert!(square.check("BT", Class::S, 16).is_ok());
+        let rectangle = Rule::Rectangle { side: 4 };
+        assert_eq!(rectangle.nearest(3), [2, 4]);
+        assert_eq!(rectangle.nearest(10), [9, 12]);
+        assert_eq!(rectangle.nearest(20), [16]);
+        assert_eq!(
+            rectangle.check("LU", Class::S, 3).unwrap_err().to_string(),
+            "LU class S does not run on 3 PEs: it takes a number x * y (y <= x <= 2 y) of PEs up to 16; \
+             start it with 2 or 4 PEs"
+        );
+    }
+
+    #[test]
+    fn rectangles_are_as_square_as_they_can_be() {
+        let sides = [1, 2, 4, 6, 8, 12, 15, 16, 18, 32, 72].map(rectangle);
+        let expected = [
+            (1, 1),
+            (2, 1),
+            (2, 2),
+            (3, 2),
+            (4, 2),
+            (4, 3),
+            (5, 3),
+            (4, 4),
+            (6, 3),
+            (8, 4),
+            (9, 8),
+        ];
+        assert_eq!(sides, expected.map(Some));
+        assert_eq!([0, 3, 5, 7, 10, 14, 27].map(rectangle), [None; 7]);
     }
 
     #[test]
@@ -125,6 +179,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn nearest_rectangles_are_the_nearest(side in 1..40usize, n_pes in 1..2000usize) {
+            let rule = Rule::Rectangle { side };
+            let legal: Vec<usize> = (1..=side * side)
+                .filter(|n| rectangle(*n).is_some_and(|(x, y)| x <= side && x * y == *n))
+                .collect();
+            prop_assert_eq!(rule.allows(n_pes), legal.contains(&n_pes));
+            let below = legal.iter().rfind(|n| **n <= n_pes);
+            let above = legal.iter().find(|n| **n >= n_pes);
+            let mut expected: Vec<_> = below.into_iter().chain(above).copied().collect();
+            expected.dedup();
+            prop_assert_eq!(rule.nearest(n_pes), expected);
+        }
+
         #[test]
         fn nearest_are_the_nearest(most in 1..5000usize, n_pes in 1..6000usize, square: bool) {
             let legal: Vec<usize> = if square {

@@ -30,6 +30,12 @@ const MG: Kernel = Kernel {
     wrong: Some((3, "start it with 2 or 4 PEs")),
 };
 
+const LU: Kernel = Kernel {
+    of: &kernels::LU,
+    counts: &[1, 2, 4, 6, 8, 16],
+    wrong: Some((3, "start it with 2 or 4 PEs")),
+};
+
 const BT: Kernel = Kernel {
     of: &kernels::BT,
     counts: &[1, 4, 9, 16],
@@ -42,7 +48,7 @@ const SP: Kernel = Kernel {
     ..BT
 };
 
-const KERNELS: [&Kernel; 4] = [&BT, &EP, &MG, &SP];
+const KERNELS: [&Kernel; 5] = [&BT, &EP, &LU, &MG, &SP];
 
 impl Kernel {
     fn job(&self, options: &str, args: &[&str]) -> Job {
@@ -109,6 +115,8 @@ fn class_w() {
         (&BT, 4),
         (&BT, 9),
         (&EP, 4),
+        (&LU, 2),
+        (&LU, 8),
         (&MG, 2),
         (&MG, 8),
         (&SP, 4),
@@ -206,6 +214,7 @@ fn a_heap_that_is_too_small_is_told_with_the_size_to_set() {
     for (kernel, size) in [
         (&EP, "64"),
         (&BT, "8k"),
+        (&LU, "8k"),
         (&MG, "64"),
         (&MG, "64k"),
         (&SP, "8k"),
@@ -225,7 +234,7 @@ fn a_heap_that_is_too_small_is_told_with_the_size_to_set() {
 
 #[test]
 fn a_class_that_needs_more_memory_than_there_is_says_how_much() {
-    for kernel in [&BT, &MG, &SP] {
+    for kernel in [&BT, &LU, &MG, &SP] {
         for options in ["-n 1", "-n 4 --nodes 2"] {
             let said = refused(kernel.job(options, &["F"]));
             let start = format!("{} class F on ", kernel.of.name);

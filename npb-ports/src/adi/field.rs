@@ -281,7 +281,7 @@ impl<const M: usize> Field<M> {
         }
     }
 
-    /// The way back: sets points `i..i + count` (at most 8) of the first `rows.count` rows.
+    /// The way back: sets points `i..i + count` (at most 8) of the rows that lanes have.
     #[inline(always)]
     pub fn store_across_8<const FMA: bool>(
         &mut self,
@@ -298,7 +298,7 @@ impl<const M: usize> Field<M> {
                 *row = &point[m].0;
             }
             for (l, lanes) in transpose::<FMA>(block).iter().enumerate() {
-                if l < rows.count {
+                if (rows.first..rows.end).contains(&l) {
                     let (j, k) = rows.jk[l];
                     store_first(F64x8(*lanes), count, &mut values[layout.at(i, j, k, m)..]);
                 }
@@ -313,10 +313,13 @@ pub type RowChunks<'a, const M: usize> = [&'a [[f64; LANES]]; M];
 /// Eight rows whose points are lanes of the x sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// (j, k) of each row, in local indices. Those from `count` on repeat the last one.
+    /// (j, k) of each row, in local indices. Lanes before `first` and from `end` on have no row of their own; what
+    /// stands there is some row that exists.
     pub jk: [(usize, usize); LANES],
-    /// Rows that differ, at least 1.
-    pub count: usize,
+    /// The first lane with a row.
+    pub first: usize,
+    /// The end of the lanes with a row.
+    pub end: usize,
 }
 
 impl Rows {
@@ -334,7 +337,8 @@ impl Rows {
         }
         Self {
             jk,
-            count: (end - j).min(LANES),
+            first: 0,
+            end: (end - j).min(LANES),
         }
     }
 }
@@ -442,7 +446,7 @@ mod tests {
     fn lanes_run_across_rows_and_back() {
         let field = numbered([16, 11, 3], 2);
         let rows = Rows::from(2, 13, 3);
-        assert_eq!(rows.count, 8);
+        assert_eq!((rows.first, rows.end), (0, 8));
         let mut points = [[F64x8::default(); 2]; 8];
         field.load_across_8::<true>(2, &rows, &mut points);
         for (s, point) in points.iter().enumerate() {
@@ -461,7 +465,7 @@ mod tests {
     #[test]
     fn missing_rows_repeat_the_last_and_are_not_written() {
         let rows = Rows::from(10, 13, 4);
-        assert_eq!(rows.count, 3);
+        assert_eq!((rows.first, rows.end), (0, 3));
         assert_eq!(rows.jk[2..], [(12, 4); 6]);
         let mut field = numbered([16, 11, 3], 2);
         let before = field.get(2, 12, 4);

@@ -16,6 +16,15 @@ use super::directions::{DIRECTIONS, X};
 use super::field::{GHOST, Layout};
 use std::ops::Range;
 
+/// The points of part `coordinate` of a line of `n` that is cut into `parts`: as many as any other, or one more in
+/// the first parts.
+#[must_use]
+pub fn span(n: usize, parts: usize, coordinate: usize) -> Range<usize> {
+    let (size, longer) = (n / parts, n % parts);
+    let start = coordinate * size + coordinate.min(longer);
+    start..start + size + usize::from(coordinate < longer)
+}
+
 /// How a grid of n points a side is cut for p x p PEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
@@ -94,10 +103,7 @@ impl Partition {
     /// The points of the cells at `coordinate` in `direction`.
     #[must_use]
     pub fn span(&self, direction: usize, coordinate: usize) -> Range<usize> {
-        let cells = self.cells[direction];
-        let (size, longer) = (self.n / cells, self.n % cells);
-        let start = coordinate * size + coordinate.min(longer);
-        start..start + size + usize::from(coordinate < longer)
+        span(self.n, self.cells[direction], coordinate)
     }
 
     /// The smallest and the largest number of interior points that cells have in `direction`.

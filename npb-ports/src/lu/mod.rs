@@ -1,0 +1,139 @@
+//! LU: symmetric successive over-relaxation, the solver with a wavefront.
+//!
+//! The same flow as BT's and SP's, and the same right-hand side ([`adi`](crate::adi) has it, with exact
+//! solution, initial state and norms). The implicit step does not factor into directions, but into a lower
+//! and an upper triangle: one sweep through all points from one corner of the grid, one back, in each
+//! of which a point waits for three neighbours.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`params`] | sizes, time steps and reference results |
+//! | [`decomposition`] | which points a PE has, and who its neighbours are |
+//! | [`plan`] | landing slots, memory |
+//! | [`point`] | the equations at a point |
+//! | [`sweep`] | the order of points, eight lanes at once |
+//! | [`solver`] | the time step of a PE and its messages |
+//! | [`surface`] | the surface integral |
+
+pub mod decomposition;
+pub mod params;
+pub mod plan;
+pub mod point;
+pub mod solver;
+pub mod surface;
+pub mod sweep;
+#[cfg(test)]
+mod tests;
+
+use crate::adi::constants::EQUATIONS;
+use crate::adi::norms::root_mean_square;
+use crate::console::Console;
+use crate::error::Error;
+use crate::exchange::Slots;
+use crate::job::Reduction;
+use crate::memory;
+use crate::options::Options;
+use crate::report::{Report, Size, Value};
+use crate::timer::Timer;
+use crate::verify::{Norms, Verification};
+use decomposition::Pencil;
+use params::Params;
+use solver::Solver;
+
+/// The largest relative error that verifies.
+const TOLERANCE: f64 = 1e-8;
+
+/// Runs LU on all PEs.
+///
+/// # Errors
+/// If it does not run on this number of PEs, or its data does not fit into memory, or its
+/// landing slots not into the symmetric heap.
+pub fn run(options: &Options) -> Result<Report, Error> {
+    let (class, pe, n_pes) = (options.class(), shmem::my_pe(), shmem::n_pes());
+    let params = Params::of(class);
+    let n = params.n;
+    decomposition::rule(n).check("LU", class, n_pes)?;
+    memory::check("LU", class, plan::memory(n, n_pes))?;
+    let console = Console::new(options);
+    let size = Size::Grid([u32::try_from(n).unwrap_or(u32::MAX); 3]);
+    console.opening(class, size, params.iterations, None);
+
+    let all = Reduction::new(EQUATIONS + 1)?;
+    let mut slots = Slots::new(&plan::slot_sizes(n, n_pes))?;
+    let mut solver = Solver::new(Pencil::new(n, pe, n_pes), &params, options.level())?;
+    // Connects, and touches all memory.
+    solver.step(&mut slots);
+    solver.initialize();
+
+    shmem::barrier_all();
+    let timer = Timer::start();
+    for step in 1..=params.iterations {
+        if step == 1 || step == params.iterations || step % 20 == 0 {
+            console.say(format_args!(" Time step {step:4}"));
+        }
+        solver.step(&mut slots);
+    }
+    // The reference programs have the norm of the residual in the timed region.
+    let mut residual = solver.residual(&mut slots);
+    all.sums(&mut residual);
+    let seconds = all.max(timer.seconds());
+
+    let mut sums = [0.0; EQUATIONS + 1];
+    sums[..EQUATIONS].copy_from_slice(&solver.error());
+    sums[EQUATIONS] = solver.surface();
+    all.sums(&mut sums);
+    slots.free()?;
+    all.free()?;
+    let (error, surface) = sums.split_at(EQUATIONS);
+    let norm = |sums: &[f64]| -> Vec<f64> {
+        let norms = sums.iter().map(|&sum| root_mean_square(sum, n));
+        norms.collect()
+    };
+    Ok(Report {
+        name: "LU",
+        class,
+        size,
+        iterations: params.iterations,
+        seconds,
+        processes: n_pes,
+        active: n_pes,
+        operations: params.operations(),
+        operation_type: "floating point",
+        verification: verification(options, &params, &norm(&residual), &norm(error), surface),
+        results: vec![
+            ("dt", Value::Real(params.dt)),
+            ("simd", Value::Text(options.level().to_string())),
+        ],
+        results_text: String::new(),
+    })
+}
+
+fn verification(
+    options: &Options,
+    params: &Params,
+    residual: &[f64],
+    error: &[f64],
+    surface: &[f64],
+) -> Verification {
+    Verification::of_norms(
+        options.class(),
+        TOLERANCE,
+        &[
+            Norms {
+                kind: "RMS-norms of residual",
+                values: residual,
+                references: &params.residual,
+            },
+            Norms {
+                kind: "RMS-norms of solution error",
+                values: error,
+                references: &params.error,
+            },
+            Norms {
+                kind: "surface integral",
+                values: surface,
+                references: &[params.surface],
+            },
+        ],
+    )
+}
