@@ -119,7 +119,7 @@ fn an_mpi_that_needs_an_option_of_shmrun_is_refused_with_it() {
             job.env("SHMEM_MPI_LIBRARY", "libmpi.so.40")
         };
         let said = refused(job("-n 3"), 1);
-        assert!(said.contains("--pmix for Open MPI"), "{said}");
+        assert!(said.contains("--pmix"), "{said}");
         verifies(job("--pmix -n 3"), 10, 3);
     }
 }

@@ -138,7 +138,10 @@ fn run_steps(
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);
 
     // For those who wait: an MPI library that cannot be used does not keep OpenSHMEM from being.
-    let has_mpi = Mpi::in_process().is_ok_and(|mpi| mpi.is_some());
+let mpi = Mpi::in_process().ok().flatten();
+    if let Some(mpi) = mpi {
+        messages::mpi_is_alone(attached, mpi);
+    }
     let notices_inbound = network.is_none_or(Network::notices_inbound);
     let heap = Allocator::new(node.heap_size(), node.heap_start(), dirty);
     let rt = match again {
@@ -166,7 +169,7 @@ fn run_steps(
                 block,
                 polls: SpinLimit::new(node.spins()),
                 crowd: node.on_machine().div_ceil(cpus::of_machine()),
-                turns: match notices_inbound && !has_mpi {
+                turns: match notices_inbound && mpi.is_none() {
                     true => node.turns(),
                     // Looks are all that tells this PE of others' writes, or of what they want of MPI.
                     false => node.turns().each(wait::LAST_NAP / cores()),

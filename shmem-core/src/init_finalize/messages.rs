@@ -5,6 +5,11 @@ use std::fmt::Write;
 use shmem_node::machine::Size;
 use shmem_node::settings::{self, Settings};
 
+use shmem_mpi::{Mpi, State};
+
+use crate::attach::Attached;
+use crate::fault;
+use crate::pmi::Pmi;
 use crate::runtime::Runtime;
 use crate::statics::Statics;
 use crate::stderr;
@@ -44,7 +49,22 @@ pub(super) fn started(rt: &Runtime, settings: &Settings, life: u32) {
     }
 }
 
-/// The same when it has finalized.
+/// MPI that has begun without the launcher, and so as a world of this process alone: nothing fails where ranks are used,
+/// but every process does all the work. Foreign launchers' jobs are refused then.
+pub(super) fn mpi_is_alone(attached: &Attached, mpi: &'static Mpi) {
+    let of_shmrun = matches!(attached.pmi, Pmi::Agent(_)) && attached.node.n_pes() > 1;
+    if of_shmrun
+        && mpi.state() == State::Initialised
+        && mpi.world().is_ok_and(|world| world.size() == 1)
+    {
+        fault::complain(
+            "MPI says that this process is rank 0 of 1: shmrun could not see that the program uses this MPI library. \
+             shmrun --pmix starts scripts, interpreters and programs that load Open MPI",
+        );
+    }
+}
+
+/// What they ask to be told when it has finalized.
 pub(super) fn finalized(me: usize) {
     if Settings::from_env().is_ok_and(|s| s.debug) {
         stderr::write(&format!("PE {me}: finalized"));
