@@ -50,7 +50,7 @@ fn compiled(
         .arg(&program)
         .arg("-L")
         .arg(&lib)
-        .arg("-lshmem")
+        .args(["-lshmem", "-pthread"])
         .arg(format!("-Wl,-rpath,{}", lib.display()))
         .args(more)
         .output();
@@ -298,6 +298,17 @@ fn the_setting_is_obeyed() {
     }
     if let Some(job) = job("mpi", "sm") {
         refused(job, "a program that has called MPI_Init before");
+    }
+}
+
+/// Who may not call MPI cannot exchange over it, and needs not under `shmrun`.
+#[test]
+fn the_thread_matters_where_mpi_is_needed() {
+    let Some(program) = mpich(ORDER) else { return };
+    let words = [&program[..], "ms", "ms", "elsewhere"];
+    right(shmrun("-n 4 --nodes 2", &words), "elsewhere");
+    if let Some(job) = hydra("-n 4", &words) {
+        refused(job, "or initialise OpenSHMEM in that thread");
     }
 }
 

@@ -149,6 +149,7 @@ impl Environment {
         beside: Option<&Beside>,
     ) -> Result<Self, Cause> {
         let place = beside.and_then(|mpi| mpi.place);
+        let other_thread = || beside.and_then(|mpi| mpi.is_of_another_thread.clone());
         let over_mpi = |(rank, size), fd| Self {
             found: Found::Mpi { fd },
             rank,
@@ -158,6 +159,9 @@ impl Environment {
             checks_mpi: true,
         };
         if pmi == Pmi::Mpi {
+            if let Some(why) = other_thread() {
+                return Err(why.into());
+            }
             let found = place.map(|place| over_mpi(place, None));
             return found.ok_or(Cause::Variable {
                 name: ENV_PMI,
@@ -194,6 +198,8 @@ impl Environment {
                     }
                 }
                 (Pmi::V2, _) => Found::Pmi2 { fd },
+                // MPI has the descriptor, and this thread may not use MPI instead.
+                (Pmi::Auto, None) if let Some(why) = other_thread() => return Err(why.into()),
                 // MPI has the descriptor, and this library finds its peers without.
                 (Pmi::Auto, None) if place.is_some() => Found::Mpi { fd: Some(fd) },
                 (Pmi::Auto, None) if of_slurm && let Some(mpi) = to_come => {
@@ -208,6 +214,12 @@ impl Environment {
                 (Pmi::Auto, None) if of_slurm => Found::Pmi2 { fd },
                 (Pmi::Auto | Pmi::V1 | Pmi::Pmix | Pmi::Mpi, _) => Found::Pmi1 { fd },
             },
+            (None, Some(_))
+                if pmi == Pmi::Auto
+                    && let Some(why) = other_thread() =>
+            {
+                return Err(why.into());
+            }
             (None, Some(_)) if pmi == Pmi::Auto && place.is_some() => Found::Mpi { fd: None },
             (None, Some(address)) => Found::Pmi1Port {
                 id: id()?.ok_or(Cause::Absent {
@@ -413,6 +425,7 @@ mod tests {
         let beside = |place| Beside {
             library: "/l/libmpi.so.12".into(),
             place,
+            is_of_another_thread: None,
             is_to_come: place.is_none(),
             must_be_first: false,
         };
@@ -464,6 +477,24 @@ mod tests {
                 text.contains(says) && text.is_empty() == says.is_empty(),
                 "{text}"
             );
+        }
+        // This thread may not use MPI, which has the descriptor.
+        let elsewhere = Beside {
+            is_of_another_thread: Some(shmem_mpi::Error::Thread {
+                call: "MPI_Comm_rank",
+                level: shmem_mpi::ThreadLevel::Funneled,
+            }),
+            is_to_come: false,
+            ..beside(None)
+        };
+        for (pmi, refused) in [("auto", true), ("mpi", true), ("1", false)] {
+            for server in [&told[..], &port] {
+                let all = [server, &[("SHMEM_PMI", pmi)]].concat();
+                let read = Environment::read(&|name| get(&all, name), Some(&elsewhere));
+                let text = read.err().map(|e| e.to_string()).unwrap_or_default();
+                let says = text.contains("initialise OpenSHMEM in that thread");
+                assert_eq!((says, !text.is_empty()), (refused, refused), "{text}");
+            }
         }
         // Of another launcher.
         let text = read(&told, Some((0, 1))).unwrap_err().to_string();

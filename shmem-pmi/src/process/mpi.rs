@@ -47,6 +47,8 @@ pub struct Beside {
     pub(super) library: String,
     /// Rank and number of processes, between `MPI_Init` and `MPI_Finalize`.
     pub(super) place: Option<(u32, u32)>,
+    /// Why that is not known although MPI is initialised: this thread may not ask.
+    pub(super) is_of_another_thread: Option<shmem_mpi::Error>,
     /// It is not initialised yet.
     pub(super) is_to_come: bool,
     /// Nor can it be once another has used libpmix: Open MPI's release 5 takes its own
@@ -58,13 +60,17 @@ impl Beside {
     /// What there is now. Loads nothing. An MPI that cannot be used is none.
     pub fn now() -> Option<Self> {
         let mpi = Mpi::in_process().ok().flatten()?;
-        let place = match mpi.state() {
-            State::Initialised => mpi.world().ok().map(|world| (world.rank(), world.size())),
-            State::Before | State::Finalized => None,
-        };
+        let (mut place, mut is_of_another_thread) = (None, None);
+        if mpi.state() == State::Initialised {
+            match mpi.world() {
+                Ok(world) => place = Some((world.rank(), world.size())),
+                Err(why) => is_of_another_thread = Some(why),
+            }
+        }
         Some(Self {
             library: mpi.path().display().to_string(),
             place,
+            is_of_another_thread,
             is_to_come: mpi.state() == State::Before,
             must_be_first: mpi.state() == State::Before
                 && wants_pmix_untouched(mpi.library_version()),
@@ -424,6 +430,7 @@ mod tests {
         let beside = |place| Beside {
             library: String::new(),
             place,
+            is_of_another_thread: None,
             is_to_come: false,
             must_be_first: false,
         };

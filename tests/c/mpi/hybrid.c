@@ -7,8 +7,10 @@
  *   mpi-abort, global-exit   the last PE ends the job with status 7
  *   return      the last PE returns from main with status 7, without finalize
  *   no-mpi      MPI is never initialised
+ *   elsewhere   OpenSHMEM is initialised by another thread than MPI, at MPI_THREAD_FUNNELED
  * and whether ranks and PE numbers are to be compared (`any`: not). */
 #include <mpi.h>
+#include <pthread.h>
 #include <shmem.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +44,12 @@ static void init_shmem(void)
         exit(1);
     shmem_query_thread(&queried);
     CHECK(provided >= wanted && queried == provided);
+}
+
+static void *init_elsewhere(void *argument)
+{
+    init_shmem();
+    return argument;
 }
 
 /* Words to all others, with and without MPI at work meanwhile. */
@@ -87,11 +95,19 @@ int main(int argc, char **argv)
     const char *what = argc > 3 ? argv[3] : "none";
     int uses_mpi = strcmp(what, "no-mpi") != 0;
     compares = argc < 5;
-    level = !strcmp(what, "multiple") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+    level = !strcmp(what, "multiple")    ? MPI_THREAD_MULTIPLE
+            : !strcmp(what, "elsewhere") ? MPI_THREAD_FUNNELED
+                                         : MPI_THREAD_SINGLE;
 
     if (*in == 'm' && uses_mpi)
         init_mpi();
-    init_shmem();
+    if (!strcmp(what, "elsewhere")) {
+        pthread_t other;
+        pthread_create(&other, NULL, init_elsewhere, NULL);
+        pthread_join(other, NULL);
+    } else {
+        init_shmem();
+    }
     if (*in != 'm' && uses_mpi)
         init_mpi();
     int me = shmem_my_pe(), n = shmem_n_pes(), last = me == n - 1;
