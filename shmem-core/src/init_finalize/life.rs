@@ -138,7 +138,7 @@ fn run_steps(
     steps.done(Stat::RegisterWall, Stat::RegisterCpu);
 
     // For those who wait: an MPI library that cannot be used does not keep OpenSHMEM from being.
-let mpi = Mpi::in_process().ok().flatten();
+    let mpi = Mpi::in_process().ok().flatten();
     if let Some(mpi) = mpi {
         messages::mpi_is_alone(attached, mpi);
     }
