@@ -1,4 +1,4 @@
-//! Coefficients of the equations and of their discretisation, the same for BT and SP.
+//! Coefficients of the equations and of their discretisation, the same for BT, SP and LU.
 //!
 //! Step and spacing are the same in all three directions of all classes, so one set of numbers
 //! serves all, except for the artificial diffusion, which is stronger along z.

@@ -1,4 +1,5 @@
-//! What BT and SP share: everything but the solution of the line systems.
+//! What BT and SP share: everything but the solution of the line systems. LU, whose implicit step is
+//! another one, takes the flow from here: coefficients, fields, exact solution, right-hand side, faces, norms.
 //!
 //! Both integrate the same model of a viscous compressible flow, five equations in three
 //! dimensions, with an implicit step that factors into the directions: right-hand side, then

@@ -1,4 +1,4 @@
-//! The whole benchmark, for any scheme: set up, steps, norms, report.
+//! The whole benchmark, for any scheme: set up, steps, norms, report; the last of LU, too.
 
 use super::constants::EQUATIONS;
 use super::norms::root_mean_square;
@@ -39,8 +39,7 @@ pub fn run<S: Scheme>(options: &Options) -> Result<Report, Error> {
     let plan = Plan::new::<S>(partition, reach);
     memory::check(S::NAME, class, plan.memory::<S>())?;
     let console = Console::new(options);
-    let size = Size::Grid([u32::try_from(params.n).unwrap_or(u32::MAX); 3]);
-    console.opening(class, size, params.iterations, Some(params.dt));
+    console.opening(class, params.size(), params.iterations, Some(params.dt));
 
     let all = Reduction::new(2 * EQUATIONS)?;
     let mut slots = Slots::new(&plan.slot_sizes::<S>())?;
@@ -66,47 +65,76 @@ pub fn run<S: Scheme>(options: &Options) -> Result<Report, Error> {
     let seconds = all.max(seconds);
     slots.free()?;
     all.free()?;
-    let norms = sums.map(|sum| root_mean_square(sum, params.n));
-    let (residual, error) = norms.split_at(EQUATIONS);
-    Ok(Report {
-        name: S::NAME,
-        class,
-        size,
+    let (residual, error) = sums.split_at(EQUATIONS);
+    let (residual, error) = (means(residual, params.n), means(error, params.n));
+    let norms = params.norms(&residual, &error);
+    Ok(report(
+        S::NAME,
+        options,
+        &params,
+        seconds,
+        S::operations(&params),
+        &norms,
+    ))
+}
+
+/// Root mean squares over a grid of `n` points a side, of sums of squares of each component.
+#[must_use]
+pub fn means(sums: &[f64], n: usize) -> Vec<f64> {
+    sums.iter().map(|&sum| root_mean_square(sum, n)).collect()
+}
+
+impl Params {
+    /// Norms of residual and error beside those of the reference.
+    #[must_use]
+    pub fn norms<'a>(&'a self, residual: &'a [f64], error: &'a [f64]) -> [Norms<'a>; 2] {
+        [
+            Norms {
+                kind: "RMS-norms of residual",
+                values: residual,
+                references: &self.residual,
+            },
+            Norms {
+                kind: "RMS-norms of solution error",
+                values: error,
+                references: &self.error,
+            },
+        ]
+    }
+
+    /// The grid, as reports show it.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        Size::Grid([u32::try_from(self.n).unwrap_or(u32::MAX); 3])
+    }
+}
+
+/// What the benchmark `name` reports, which took `seconds` for so many `operations`.
+#[must_use]
+pub fn report(
+    name: &'static str,
+    options: &Options,
+    params: &Params,
+    seconds: f64,
+    operations: f64,
+    norms: &[Norms<'_>],
+) -> Report {
+    let n_pes = shmem::n_pes();
+    Report {
+        name,
+        class: options.class(),
+        size: params.size(),
         iterations: params.iterations,
         seconds,
         processes: n_pes,
         active: n_pes,
-        operations: S::operations(&params),
+        operations,
         operation_type: "floating point",
-        verification: verification(options, &params, residual, error),
+        verification: Verification::of_norms(options.class(), TOLERANCE, norms),
         results: vec![
             ("dt", Value::Real(params.dt)),
             ("simd", Value::Text(options.level().to_string())),
         ],
         results_text: String::new(),
-    })
-}
-
-fn verification(
-    options: &Options,
-    params: &Params,
-    residual: &[f64],
-    error: &[f64],
-) -> Verification {
-    Verification::of_norms(
-        options.class(),
-        TOLERANCE,
-        &[
-            Norms {
-                kind: "RMS-norms of residual",
-                values: residual,
-                references: &params.residual,
-            },
-            Norms {
-                kind: "RMS-norms of solution error",
-                values: error,
-                references: &params.error,
-            },
-        ],
-    )
+    }
 }

@@ -156,8 +156,8 @@ impl<T: Datum> Partners<T> for Slots<T> {
         this.received += 1;
         shmem::signal_wait_until(this.signal, Cmp::Ge, this.received);
         let landed = this.room.at(..len);
-        // SAFETY: the memory is not freed while `self` is borrowed. The slot's one sender writes again when it knows that
-        // this message was taken; a benchmark that got that wrong is ended below, before what it read is used further.
+        // SAFETY: the memory is not freed while `self` is borrowed, and any bytes are values. The slot's one sender writes
+        // again when it knows that this message was taken; a benchmark that has that wrong is ended below.
         let taken = take(unsafe { landed.as_slice() });
         this.still_there(slot);
         taken

@@ -26,22 +26,19 @@ pub mod sweep;
 mod tests;
 
 use crate::adi::constants::EQUATIONS;
-use crate::adi::norms::root_mean_square;
+use crate::adi::run::{means, report};
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
 use crate::job::Reduction;
 use crate::memory;
 use crate::options::Options;
-use crate::report::{Report, Size, Value};
+use crate::report::Report;
 use crate::timer::Timer;
-use crate::verify::{Norms, Verification};
+use crate::verify::Norms;
 use decomposition::Pencil;
 use params::Params;
 use solver::Solver;
-
-/// The largest relative error that verifies.
-const TOLERANCE: f64 = 1e-8;
 
 /// Runs LU on all PEs.
 ///
@@ -51,24 +48,23 @@ const TOLERANCE: f64 = 1e-8;
 pub fn run(options: &Options) -> Result<Report, Error> {
     let (class, pe, n_pes) = (options.class(), shmem::my_pe(), shmem::n_pes());
     let params = Params::of(class);
-    let n = params.n;
+    let (flow, n) = (&params.flow, params.flow.n);
     decomposition::rule(n).check("LU", class, n_pes)?;
     memory::check("LU", class, plan::memory(n, n_pes))?;
     let console = Console::new(options);
-    let size = Size::Grid([u32::try_from(n).unwrap_or(u32::MAX); 3]);
-    console.opening(class, size, params.iterations, None);
+    console.opening(class, flow.size(), flow.iterations, None);
 
     let all = Reduction::new(EQUATIONS + 1)?;
     let mut slots = Slots::new(&plan::slot_sizes(n, n_pes))?;
-    let mut solver = Solver::new(Pencil::new(n, pe, n_pes), &params, options.level())?;
+    let mut solver = Solver::new(Pencil::new(n, pe, n_pes), flow, options.level())?;
     // Connects, and touches all memory.
     solver.step(&mut slots);
     solver.initialize();
 
     shmem::barrier_all();
     let timer = Timer::start();
-    for step in 1..=params.iterations {
-        if step == 1 || step == params.iterations || step % 20 == 0 {
+    for step in 1..=flow.iterations {
+        if step == 1 || step == flow.iterations || step % 20 == 0 {
             console.say(format_args!(" Time step {step:4}"));
         }
         solver.step(&mut slots);
@@ -85,55 +81,20 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     slots.free()?;
     all.free()?;
     let (error, surface) = sums.split_at(EQUATIONS);
-    let norm = |sums: &[f64]| -> Vec<f64> {
-        let norms = sums.iter().map(|&sum| root_mean_square(sum, n));
-        norms.collect()
+    let (residual, error) = (means(&residual, flow.n), means(error, flow.n));
+    let [residual, error] = flow.norms(&residual, &error);
+    let surface = Norms {
+        kind: "surface integral",
+        values: surface,
+        references: &[params.surface],
     };
-    Ok(Report {
-        name: "LU",
-        class,
-        size,
-        iterations: params.iterations,
+    let norms = [residual, error, surface];
+    Ok(report(
+        "LU",
+        options,
+        flow,
         seconds,
-        processes: n_pes,
-        active: n_pes,
-        operations: params.operations(),
-        operation_type: "floating point",
-        verification: verification(options, &params, &norm(&residual), &norm(error), surface),
-        results: vec![
-            ("dt", Value::Real(params.dt)),
-            ("simd", Value::Text(options.level().to_string())),
-        ],
-        results_text: String::new(),
-    })
-}
-
-fn verification(
-    options: &Options,
-    params: &Params,
-    residual: &[f64],
-    error: &[f64],
-    surface: &[f64],
-) -> Verification {
-    Verification::of_norms(
-        options.class(),
-        TOLERANCE,
-        &[
-            Norms {
-                kind: "RMS-norms of residual",
-                values: residual,
-                references: &params.residual,
-            },
-            Norms {
-                kind: "RMS-norms of solution error",
-                values: error,
-                references: &params.error,
-            },
-            Norms {
-                kind: "surface integral",
-                values: surface,
-                references: &[params.surface],
-            },
-        ],
-    )
+        params.operations(),
+        &norms,
+    ))
 }

@@ -1,6 +1,7 @@
 //! The definition of LU: sizes, time steps and reference results of each class.
 
 use crate::adi::constants::EQUATIONS;
+use crate::adi::scheme;
 use crate::class::Class;
 
 /// Over-relaxation of both sweeps.
@@ -9,16 +10,8 @@ pub const OMEGA: f64 = 1.2;
 /// The definition of LU for one class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// Points a side.
-    pub n: usize,
-    /// Time steps of the timed region.
-    pub iterations: u32,
-    /// Time step.
-    pub dt: f64,
-    /// The reference's norms of the residual.
-    pub residual: [f64; EQUATIONS],
-    /// The reference's norms of the error.
-    pub error: [f64; EQUATIONS],
+    /// What BT and SP have, too.
+    pub flow: scheme::Params,
     /// The reference's surface integral.
     pub surface: f64,
 }
@@ -38,23 +31,23 @@ impl Params {
             Class::F => (2560, 300, 0.2),
         };
         let (residual, error, surface) = RESULTS[class.index()];
-        Self {
+        let flow = scheme::Params {
             n,
             iterations,
             dt,
             residual,
             error,
-            surface,
-        }
+        };
+        Self { flow, surface }
     }
 
     /// Floating point operations that count for the rate. As the reference programs define it, a
     /// polynomial in the points a side, whatever a program really does.
     #[must_use]
     pub fn operations(&self) -> f64 {
-        let n = self.n as f64;
+        let n = self.flow.n as f64;
         let step = ((1984.77 * n - 10923.3) * n + 27770.9) * n - 144_010.0;
-        f64::from(self.iterations) * step
+        f64::from(self.flow.iterations) * step
     }
 }
 

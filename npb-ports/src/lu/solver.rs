@@ -27,7 +27,6 @@
 //! there is no message.
 
 use super::decomposition::Pencil;
-use super::params::Params;
 use super::point::Equations;
 use super::sweep::{Block, Extent, Waiting};
 use super::{plan, surface};
@@ -38,7 +37,7 @@ use crate::adi::field::Field;
 use crate::adi::initialize::{AT_REST, forcing, initialize};
 use crate::adi::norms;
 use crate::adi::rhs::Operator;
-use crate::adi::scheme::Point;
+use crate::adi::scheme::{Params, Point};
 use crate::cpu::{Kernel, Level};
 use crate::exchange::Partners;
 use crate::simd::LANES;
