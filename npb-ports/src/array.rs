@@ -1,51 +1,58 @@
-//! Memory of grids: zeroed numbers on huge pages.
+//! Memory of grids, keys and matrices: zeroed numbers on huge pages.
 //!
 //! A sweep through a grid of a hundred megabytes touches a new 4 KiB page every 512 numbers, and a
 //! stencil walks along many rows in as many pages. With pages of 2 MiB the processor finds all of
 //! them in its TLB. Kernels commonly give them only where they are asked for (`madvise`).
 
+use bytemuck::Pod;
 use memmap2::{Advice, MmapMut};
 use std::io;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// A fixed number of `f64`, zero at first, aligned to a page. Memory is taken when it is first
+/// A fixed number of elements, zero at first, aligned to a page. Memory is taken when it is first
 /// written.
 #[derive(Debug)]
-pub struct Array {
+pub struct Array<T = f64> {
     map: MmapMut,
     len: usize,
+    element: PhantomData<T>,
 }
 
-impl Array {
+impl<T: Pod> Array<T> {
     /// `len` zeros.
     ///
     /// # Errors
     /// If there is no address space for so many, or a limit (`ulimit -v`) forbids it.
     pub fn new(len: usize) -> io::Result<Self> {
         let bytes = len
-            .checked_mul(size_of::<f64>())
+            .checked_mul(size_of::<T>())
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let map = MmapMut::map_anon(bytes.max(1))?;
         // Advice only: a kernel without huge pages says no, and the array works as well.
         #[cfg(target_os = "linux")]
         let _ = map.advise(Advice::HugePage);
-        Ok(Self { map, len })
+        Ok(Self {
+            map,
+            len,
+            element: PhantomData,
+        })
     }
 }
 
-impl Deref for Array {
-    type Target = [f64];
+impl<T: Pod> Deref for Array<T> {
+    type Target = [T];
 
     #[inline]
-    fn deref(&self) -> &[f64] {
-        bytemuck::cast_slice(&self.map[..self.len * size_of::<f64>()])
+    fn deref(&self) -> &[T] {
+        bytemuck::cast_slice(&self.map[..self.len * size_of::<T>()])
     }
 }
 
-impl DerefMut for Array {
+impl<T: Pod> DerefMut for Array<T> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut [f64] {
-        bytemuck::cast_slice_mut(&mut self.map[..self.len * size_of::<f64>()])
+    fn deref_mut(&mut self) -> &mut [T] {
+        bytemuck::cast_slice_mut(&mut self.map[..self.len * size_of::<T>()])
     }
 }
 
@@ -67,7 +74,7 @@ mod tests {
 
     #[test]
     fn what_no_machine_has_is_an_error() {
-        assert!(Array::new(usize::MAX).is_err());
-        assert!(Array::new(1 << 57).is_err());
+        assert!(Array::<f64>::new(usize::MAX).is_err());
+        assert!(Array::<u32>::new(1 << 57).is_err());
     }
 }

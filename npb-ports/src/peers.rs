@@ -76,6 +76,16 @@ impl Graph {
         }
     }
 
+    /// Everybody sends to everybody: transpositions (FT) and redistributions (IS).
+    #[must_use]
+    pub fn everybody(n_pes: usize) -> Self {
+        let all: BTreeSet<usize> = (0..n_pes).collect();
+        let others = |pe| all.iter().copied().filter(|other| *other != pe).collect();
+        Self {
+            peers: (0..n_pes).map(others).collect(),
+        }
+    }
+
     /// BT and SP on a square number of PEs: 4 are layers of the grid, with one neighbour on either
     /// side; more are a multi-partition.
     #[must_use]
@@ -226,6 +236,14 @@ mod tests {
         }
         assert_eq!(Graph::collectives(8, true), Graph::rounds(8));
         assert_eq!(Graph::collectives(9, true), Graph::tree(9));
+    }
+
+    #[test]
+    fn everybody_has_all_others() {
+        for n in [1, 2, 3, 8] {
+            let graph = Graph::everybody(n);
+            assert_eq!((graph.mean(), graph.max()), ((n - 1) as f64, n - 1), "{n}");
+        }
     }
 
     #[test]
