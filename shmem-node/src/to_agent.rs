@@ -107,7 +107,11 @@ impl<'a> ToAgent<'a> {
             ADDRESSES => bytes.len() / ADDRESS_LEN,
             _ => 1,
         };
-        if pe as usize + pes > n_local as usize || pes == 0 || bytes.len() > MESSAGE_MAX {
+        let most = match kind {
+            ADDRESSES => GROUP * ADDRESS_LEN,
+            _ => TEXT_MAX,
+        };
+        if pe as usize + pes > n_local as usize || pes == 0 || bytes.len() > most {
             return Err(bad);
         }
         match (kind, number) {
@@ -128,12 +132,21 @@ impl<'a> ToAgent<'a> {
         }
     }
 
-    /// Sends the packet. Waits while the agent has too many to read.
+    /// Sends the packet. Waits while the agent has too many to read, though any of the processes that share the
+    /// socket may have made it one that does not wait.
     ///
     /// # Errors
     /// The agent has gone.
     pub fn send(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        sys::send_with_fds(socket, &self.encode(), &[]).map(drop)
+        let packet = self.encode();
+        loop {
+            match sys::send_with_fds(socket, &packet, &[]) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    sys::wait_writable(socket, false, None)?;
+                }
+                sent => return sent.map(drop),
+            }
+        }
     }
 }
 
@@ -151,6 +164,7 @@ impl fmt::Display for ToAgent<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::os::fd::AsFd;
 
     fn messages<'a>(bytes: &'a [u8], text: &'a str) -> [ToAgent<'a>; 4] {
         let (local, first) = (1, 1);
@@ -177,6 +191,10 @@ mod tests {
             assert!(ToAgent::decode(&packet[..11], 3).is_err(), "{said:?}");
             assert!(ToAgent::decode(&packet, 1).is_err(), "{said:?}");
         }
+        // As a reader finds what was longer than its buffer.
+        let mut cut = messages(&[], &"x".repeat(TEXT_MAX))[1].encode();
+        cut.resize(MESSAGE_MAX + 1, b'x');
+        assert!(ToAgent::decode(&cut, 3).is_err());
         let odd = messages(&[7; ADDRESS_LEN + 1], "")[0].encode();
         let none = messages(&[], "")[0].encode();
         for packet in [odd, none] {
@@ -194,6 +212,34 @@ mod tests {
             matches!(said, ToAgent::Abort { text, .. } if text == &long[..TEXT_MAX]),
             "{said}"
         );
+    }
+
+    #[test]
+    fn what_is_said_over_a_full_socket_that_does_not_wait_arrives() {
+        let (ours, theirs) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::SEQPACKET,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        rustix::io::ioctl_fionbio(&theirs, true).unwrap();
+        let said = messages(&[], "much to say")[1];
+        let mut there = 1;
+        while sys::send_now(theirs.as_fd(), &said.encode()).is_ok() {
+            there += 1;
+        }
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| said.send(theirs.as_fd()));
+            let mut packet = [0; MESSAGE_MAX + 1];
+            for _ in 1..there {
+                let (n, _) = sys::recv_with_fds(ours.as_fd(), &mut packet).unwrap();
+                assert_eq!(ToAgent::decode(&packet[..n], 3), Ok(said));
+            }
+            sender.join().unwrap().unwrap();
+        });
+        drop(ours);
+        assert!(said.send(theirs.as_fd()).is_err());
     }
 
     proptest! {

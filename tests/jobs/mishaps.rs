@@ -220,6 +220,38 @@ fn pes_that_fail_apart_are_all_named_and_one_backtrace_is_made_of_a_place() {
 }
 
 #[test]
+fn packets_that_no_program_of_ours_sends_end_the_job() {
+    for (mishap, said) in [
+        (
+            "packet-empty",
+            "a packet of 0 bytes from a PE that its agent does not understand",
+        ),
+        (
+            "packet-long",
+            "a packet from a PE that is longer than any its agent understands",
+        ),
+    ] {
+        let (code, err) = run("-n 3", mishap, &[]);
+        assert!(code.is_some_and(|code| code != 0), "{mishap}: {err}");
+        assert_eq!(times(said, &err), 1, "{mishap}: {err}");
+    }
+}
+
+#[test]
+fn the_last_of_many_words_is_heard() {
+    for options in ["-n 3", "-n 6 --nodes 2"] {
+        for round in 0..5 {
+            let (code, err) = run(options, "many-words", &[]);
+            assert_eq!(code, Some(6), "{options}, {round}: {err}");
+            assert_eq!(times("the last word", &err), 1, "{options}, {round}: {err}");
+            let told =
+                (0..2000).filter(|word| times(&format!("PE 1 (node 0): word {word};"), &err) == 1);
+            assert_eq!(told.count(), 2000, "{options}, {round}: {err}");
+        }
+    }
+}
+
+#[test]
 fn a_hook_of_the_programs_own_is_called_on_all_pes() {
     for options in ["-n 5", "-n 6 --nodes 3"] {
         let (code, err) = run(options, "own-hook", &[]);

@@ -1,11 +1,15 @@
 //! A program that goes wrong as its first argument says. The other PEs wait for it in a barrier.
 
+use std::os::fd::AsFd;
 use std::process::exit;
 
 use shmem::{
     Cmp, Lock, SymSlice, ThreadLevel, World, alloc, alltoall, barrier_all, fcollect, my_pe, raw,
     wait_until,
 };
+use shmem_node::contract::AGENT_FD;
+use shmem_node::sys;
+use shmem_node::to_agent::{MESSAGE_MAX, ToAgent};
 
 /// Long enough for most orders of events to be as meant; none is wrong.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(300);
@@ -49,6 +53,7 @@ fn main() -> Result<(), shmem::Error> {
             std::thread::sleep(MOMENT);
             return Ok(());
         }
+        "packet-empty" | "packet-long" | "many-words" if rank() == 1 => says(&mishap),
         "check-not" => set_on_pe_0("SHMEM_CHECK", "0"),
         "check-alone" => set_on_pe_0("SHMEM_CHECK", "1"),
         "two-ways-of-atomics" => set_on_pe_0("SHMEM_ATOMICS", "owner"),
@@ -189,6 +194,38 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
     barrier_all();
     Ok(())
 }
+
+/// What PE 1 says to its agent over the socket that the PEs share, without init.
+fn says(mishap: &str) -> ! {
+    let socket = sys::inherit(AGENT_FD).expect("a socket to the agent");
+    let say = |said: ToAgent<'_>| said.send(socket.as_fd()).expect("the agent reads");
+    let (local, adds) = (1, false);
+    let text = "";
+    let mut packet = ToAgent::Tell { local, text, adds }.encode();
+    match mishap {
+        "packet-empty" => packet.clear(),
+        "packet-long" => packet.resize(MESSAGE_MAX + 1, b'x'),
+        _ => {
+            for word in 0..MANY {
+                let text = &format!("word {word};");
+                say(ToAgent::Tell { local, text, adds });
+            }
+            say(ToAgent::Abort {
+                local,
+                status: 6,
+                text: "the last word",
+            });
+            exit(6);
+        }
+    }
+    sys::send_now(socket.as_fd(), &packet).expect("room for a packet");
+    loop {
+        std::thread::sleep(MOMENT);
+    }
+}
+
+/// More than a socket holds.
+const MANY: usize = 2000;
 
 /// An assertion that holds on no PE.
 #[inline(never)]

@@ -204,6 +204,11 @@ impl Agent {
         self.output.may_read()
     }
 
+    /// Whether there is room for what PEs say.
+    pub fn may_hear(&self) -> bool {
+        self.output.may_hear()
+    }
+
     /// Whose output may be read.
     pub fn reading(&self) -> Reading {
         self.output.reading()
@@ -456,6 +461,13 @@ impl Agent {
         }
     }
 
+    /// Passes on how often the same was said.
+    fn tell_counts(&mut self) {
+        for notice in self.fold.take_counts() {
+            self.up.send(&Frame::Notice(notice));
+        }
+    }
+
     fn started(&mut self, pids: &[i32], error: Option<String>) {
         let asked = self.pes.answered(pids);
         if let Some(error) = error {
@@ -592,9 +604,7 @@ impl Agent {
         if self.phase == Phase::Running && self.pes.all_ended() && self.all_children(|c| c.exited) {
             self.phase = Phase::Exited;
             self.kill_at = None;
-            for notice in self.fold.take_counts() {
-                self.up.send(&Frame::Notice(notice));
-            }
+            self.tell_counts();
             self.up.send(&Frame::Exited);
         }
         if self.phase == Phase::Finishing
@@ -612,6 +622,8 @@ impl Agent {
         if self.phase != Phase::CleaningUp {
             return;
         }
+        // Where the job was ended, and what was said since the PEs had.
+        self.tell_counts();
         let mut report = self.report.take().unwrap_or_default();
         report.merge(own);
         report.sent = now;

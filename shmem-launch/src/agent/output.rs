@@ -37,6 +37,8 @@ pub enum Reading {
 struct Upstream {
     credit: usize,
     held: VecDeque<(Option<usize>, Vec<u8>)>,
+    /// Bytes of these.
+    holding: usize,
     /// Bytes passed on for each child and not yet given back as credit.
     owed: Vec<u32>,
 }
@@ -58,6 +60,7 @@ impl Upstream {
         } else {
             let mut bytes = Vec::with_capacity(len);
             frame::encode_output(&mut bytes, rank, stream, head, tail);
+            self.holding += bytes.len();
             self.held.push_back((child, bytes));
         }
     }
@@ -78,6 +81,7 @@ impl Upstream {
             let (child, len) = (*child, bytes.len());
             up.tail().extend_from_slice(bytes);
             self.held.pop_front();
+            self.holding -= len;
             self.left(child, len);
         }
     }
@@ -110,6 +114,7 @@ impl Output {
             upstream: Upstream {
                 credit: OUTPUT_WINDOW as usize,
                 held: VecDeque::new(),
+                holding: 0,
                 owed: vec![0; children],
             },
         }
@@ -130,6 +135,12 @@ impl Output {
         }
         let pe = |turns: &Turns| turns.owner().filter(|&source| source < self.n_local);
         Reading::Only([pe(&self.turns[0]), pe(&self.turns[1])])
+    }
+
+    /// Whether there is room for words of PEs, which come whether output may be read or not: messages that need no
+    /// room come the same way, and are not to wait for a reader who is slow, but only for one who is not there.
+    pub(super) fn may_hear(&self) -> bool {
+        self.upstream.holding <= BUDGET && self.waiting() <= BUDGET
     }
 
     fn waiting(&self) -> usize {

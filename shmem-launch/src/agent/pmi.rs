@@ -99,11 +99,17 @@ impl Agent {
     }
 
     fn look_for_absent_at(&mut self, service: Service) {
+        // Whoever has left PMI may bring its address all the same.
+        let left_counts = service == Service::Pmi;
+        let has_left = |c: &Child| left_counts && c.disconnected;
         let children = self.children.iter();
         let below = children.fold(0, |n, c| {
-            n + u32::from(c.exited) + u32::from(c.disconnected) + u32::from(c.is_lost())
+            n + u32::from(c.exited) + u32::from(has_left(c)) + u32::from(c.is_lost())
         });
-        let (ended, disconnected) = self.pes.absent();
+        let (ended, disconnected) = match (self.pes.absent(), left_counts) {
+            (absent, true) => absent,
+            ((ended, _), false) => (ended, 0),
+        };
         let absent = [ended, disconnected, below];
         if self.stopping || self.absent_sent || absent == [0; 3] {
             return;
@@ -119,14 +125,18 @@ impl Agent {
         }
         let missing = server.who_is_missing(request);
         let first = self.setup.first_rank;
-        let here = missing.local.iter().find(|r| self.pes.is_absent(r - first));
+        let is_absent = |rank: &u32| match left_counts {
+            true => self.pes.is_absent(rank - first),
+            false => self.pes.has_ended(rank - first),
+        };
+        let here = missing.local.iter().find(is_absent);
         let here = here.map(|rank| (rank, self.pes.has_ended(rank - first)));
         let below = || {
             let mut absent = missing
                 .children
                 .iter()
                 .map(|(c, ranks)| (&self.children[*c], ranks))
-                .filter(|(c, _)| c.exited || c.disconnected || c.is_lost());
+                .filter(|(c, _)| c.exited || has_left(c) || c.is_lost());
             absent.find_map(|(c, ranks)| Some((ranks.first()?, c.exited || c.is_lost())))
         };
         if let Some((rank, ended)) = here.or_else(below) {
@@ -227,6 +237,12 @@ impl Agent {
                     values,
                     last,
                 } => {
+                    // PEs look for addresses, and the node has room for no more.
+                    if service == Service::Addresses && value_len != ADDRESS_LEN {
+                        let what = format!("addresses: other nodes have some of {value_len} bytes");
+                        self.fault(0, Cause::Node { what });
+                        continue;
+                    }
                     self.actions.push_back(Action::Publish {
                         of: service,
                         request,

@@ -11,7 +11,7 @@ use crate::frame::Frame;
 
 impl Agent {
     /// Whether a PE that has been reaped may be started again.
-    pub(super) fn may_respawn(&self, local: u32, end: End, attached: bool) -> bool {
+    pub fn may_respawn(&self, local: u32, end: End, attached: bool) -> bool {
         self.setup.options.respawns > 0
             && !self.stopping
             && !attached

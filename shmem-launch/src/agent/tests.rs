@@ -1,5 +1,7 @@
 //! One agent without children, told what happens.
 
+mod words;
+
 use super::*;
 use crate::frame::JobOptions;
 use crate::limits::Portion;

@@ -35,9 +35,9 @@ pub(super) struct Node {
     pub(super) group: Group,
     pub(super) segment: NodeSegment,
     pub(super) template: Option<NlaSide>,
-    /// Where the PEs' words arrive, and their end of it until they are started.
+    /// Where the PEs' words arrive, and their end of it while there are PEs to be started.
     pub(super) words: Option<OwnedFd>,
-    their_words: Option<OwnedFd>,
+    pub(super) their_words: Option<OwnedFd>,
     pub(super) template_pid: i32,
     /// What is to start the PEs, before it does.
     pub(super) start: Option<Start>,
@@ -119,6 +119,7 @@ impl Node {
         self.template = Some(NlaSide::new(socket));
         self.template_pid = pid;
         self.recipe = start.into_recipe().filter(|_| launch.options.respawns > 0);
+        self.their_words = theirs.filter(|_| self.recipe.is_some());
         Ok(())
     }
 }

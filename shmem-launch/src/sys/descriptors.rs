@@ -111,6 +111,11 @@ pub(crate) fn poll_writable(fd: BorrowedFd<'_>, max: Duration) -> bool {
     !poll(fd, PollFlags::OUT, max).is_empty()
 }
 
+/// Bytes of all packets that can be read now.
+pub(crate) fn bytes_waiting(socket: BorrowedFd<'_>) -> usize {
+    rustix::io::ioctl_fionread(socket).map_or(0, |n| n as usize)
+}
+
 /// Whether nothing can come from this descriptor any more.
 pub(crate) fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
     poll(fd, PollFlags::empty(), Duration::ZERO).contains(PollFlags::HUP)

@@ -15,8 +15,8 @@ use std::os::fd::BorrowedFd;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 pub(crate) use descriptors::{
-    arrange_fds, close_all_but, dev_null, eventfd, is_hung_up, own, pipe, poll_readable,
-    poll_writable, set_nonblocking, socketpair, take_stdin,
+    arrange_fds, bytes_waiting, close_all_but, dev_null, eventfd, is_hung_up, own, pipe,
+    poll_readable, poll_writable, set_nonblocking, socketpair, take_stdin,
 };
 pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use limits::{

@@ -103,6 +103,15 @@ fn openshmem_programs_are_not_started_again() {
     assert!(err.contains("is an OpenSHMEM program"), "{err}");
 }
 
+/// What is not known to be one before it initialises, and fails before that.
+#[test]
+fn a_script_that_fails_before_it_comes_to_openshmem_is_started_again_and_joins() {
+    let script = "[ $PMI_RESPAWNED ] || [ $PMI_RANK != 1 ] || exit 3; exec \"$0\"";
+    for options in ["-n 3 --respawn 1", "-n 4 --nodes 2 --respawn 1"] {
+        shmrun(options, &["sh", "-c", script, HELLO]).succeed();
+    }
+}
+
 #[test]
 fn programs_that_never_touch_a_heap_need_no_memory_for_one() {
     let large = |program: &[&str]| shmrun("-n 2", program).env("SHMEM_SYMMETRIC_SIZE", "4T");

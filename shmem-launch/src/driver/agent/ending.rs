@@ -80,6 +80,9 @@ impl AgentProcess {
                 node.map_or(PeState::Fresh, |n| n.segment.pe_state(local))
             };
             let last = state(local as usize);
+            let attached = last != PeState::Fresh;
+            // That it has gone is told to nobody while it may come again.
+            let again = self.agent.may_respawn(local, end, attached);
             let absent = || {
                 self.node.as_ref().is_some_and(|n| {
                     let view = n.segment.view();
@@ -89,7 +92,7 @@ impl AgentProcess {
             };
             let missed = match last {
                 PeState::Finalized => Missed::Nothing,
-                PeState::Fresh if absent() => Missed::Init,
+                PeState::Fresh if !again && absent() => Missed::Init,
                 PeState::Fresh => Missed::Nothing,
                 _ => Missed::Finalize,
             };
@@ -97,13 +100,15 @@ impl AgentProcess {
                 self.drain_output(local);
                 self.drain_pmi(local);
             }
+            // Addresses that it brought among them, which nobody will bring any more.
+            self.read_last_words();
             self.pes[local as usize].ended = Some((end, used));
             self.moment(Moment::Ended, monotonic_ns());
             self.tell(Event::Reaped {
                 local,
                 end,
                 missed,
-                attached: last != PeState::Fresh,
+                attached,
             });
         } else if self.pmix_ended(pid, end) {
             // Told, if it was too early.

@@ -38,7 +38,6 @@ use requests::{Refused, Request};
 use respawn::Respawning;
 pub(crate) use start::run_remote;
 use trace::Tracing;
-use words::WORDS_AT_A_TIME;
 
 /// Time between two searches for ended children of unknown number, per PE: bounds their share of
 /// the agent's time.
@@ -109,6 +108,8 @@ struct AgentProcess {
     epoll: Epoll,
     outputs: Epoll,
     reading: Reading,
+    /// Whether words of PEs are waited for.
+    hearing: bool,
     /// Further descriptors of the outputs that alone are read.
     watched: [Option<(u32, OwnedFd)>; 2],
     /// Where stderr's read ends are while silent, if descriptors are scarce.
@@ -230,7 +231,7 @@ impl AgentProcess {
             OUTPUTS => self.outputs_ready(),
             PMI => self.pmi_ready(at, event),
             PMIX => self.read_pmix(),
-            WORDS => self.read_words(WORDS_AT_A_TIME),
+            WORDS => self.read_words(),
             STDIN => self.input_ready(at),
             STDOUT => self.watched_ready(at, Stream::Out),
             STDERR => self.watched_ready(at, Stream::Err),
@@ -271,6 +272,7 @@ impl AgentProcess {
             }
         }
         self.watch_outputs();
+        self.watch_words();
     }
 
     fn act_once(&mut self) {

@@ -324,9 +324,8 @@ impl AgentProcess {
         matches!(got, Got::Bytes(_))
     }
 
-    /// Reads the last that a PE has said.
+    /// Reads the last that a PE has said to PMI.
     pub(super) fn drain_pmi(&mut self, local: u32) {
-        self.read_last_words();
         for _ in 0..LAST_READS {
             if !self.read_pmi(local) {
                 break;

@@ -60,7 +60,7 @@ impl AgentProcess {
                 &recipe,
                 &node.group,
                 &node.segment,
-                None,
+                node.their_words.as_ref().map(AsFd::as_fd),
                 self.launch.ignored,
             )?
         };

@@ -272,6 +272,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
         epoll,
         outputs,
         reading: Reading::All,
+        hearing: true,
         watched: [None, None],
         parking: (have < need).then(Parking::default),
         unparked: Vec::new(),
