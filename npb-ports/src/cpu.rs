@@ -7,7 +7,9 @@
 
 #![allow(unsafe_code)]
 
+use crate::array::Array;
 use std::fmt;
+use std::ops::Range;
 
 /// Work that profits from wide vectors.
 pub trait Kernel {
@@ -79,6 +81,54 @@ fn transpose_avx2(rows: [&[f64; 8]; 8]) -> [[f64; 8]; 8] {
         }
     }
     columns
+}
+
+/// Positions in a slice, which are known to exist in every slice that is long enough: nobody needs to compare them with
+/// its length again and again, as sparse matrices would at each of their numbers.
+#[derive(Debug)]
+pub struct Positions {
+    /// All below `bound`.
+    at: Array<u16>,
+    bound: usize,
+}
+
+impl Positions {
+    /// The positions `at`.
+    ///
+    /// # Panics
+    /// If one of them is not below `bound`.
+    #[must_use]
+    pub fn new(at: Array<u16>, bound: usize) -> Self {
+        assert!(at.iter().all(|at| usize::from(*at) < bound));
+        Self { at, bound }
+    }
+
+    /// Passes through `chunks` of `N` positions each: gives the values there and the number of the chunk to `change`,
+    /// and writes back what that returns. The positions of one chunk should differ: where they do not, the last one's
+    /// value stays.
+    ///
+    /// # Panics
+    /// If `values` has less than `bound` values, or there are not so many chunks.
+    #[inline(always)]
+    pub fn update<const N: usize, T: Copy>(
+        &self,
+        chunks: Range<usize>,
+        values: &mut [T],
+        mut change: impl FnMut(usize, [T; N]) -> [T; N],
+    ) {
+        assert!(values.len() >= self.bound);
+        let (all, _) = self.at.as_chunks::<N>();
+        for (chunk, at) in chunks.clone().zip(&all[chunks]) {
+            // SAFETY: `new` has found all positions below `bound`, and nobody can have changed them since; so many
+            // values there are.
+            let old = at.map(|at| unsafe { *values.get_unchecked(usize::from(at)) });
+            let new = change(chunk, old);
+            for (at, new) in at.iter().zip(new) {
+                // SAFETY: as above.
+                unsafe { *values.get_unchecked_mut(usize::from(*at)) = new };
+            }
+        }
+    }
 }
 
 /// Asks the processor to have the cache line of `values[at]` ready soon. `at` need not exist.
@@ -255,6 +305,31 @@ mod tests {
             }
         }
         assert_eq!(transpose::<true>(columns.each_ref()), rows);
+    }
+
+    #[test]
+    fn positions_are_updated_in_chunks() {
+        let mut at = Array::new(6).unwrap();
+        at.copy_from_slice(&[0_u16, 3, 2, 4, 3, 1]);
+        let positions = Positions::new(at, 5);
+        let mut values = [10, 20, 30, 40, 50, 60];
+        positions.update(1..3, &mut values, |chunk, [a, b]| [a + chunk, b + 5]);
+        assert_eq!(values, [10, 25, 31, 42, 55, 60]);
+    }
+
+    #[test]
+    #[should_panic(expected = "< bound")]
+    fn a_position_that_may_not_exist_is_refused() {
+        let mut at = Array::new(1).unwrap();
+        at[0] = 5_u16;
+        let _ = Positions::new(at, 5);
+    }
+
+    #[test]
+    #[should_panic(expected = ">= self.bound")]
+    fn a_slice_that_is_too_short_is_refused() {
+        let positions = Positions::new(Array::new(1).unwrap(), 5);
+        positions.update(0..1, &mut [1; 4], |_, old: [i32; 1]| old);
     }
 
     #[test]

@@ -32,6 +32,15 @@ pub const BT: Kernel = Kernel {
     gathers: false,
 };
 
+/// CG.
+pub const CG: Kernel = Kernel {
+    name: "CG",
+    about: "an eigenvalue of a sparse matrix, by conjugate gradients",
+    run: crate::cg::run,
+    neighbours: |n_pes, _| Graph::conjugate_gradient(n_pes),
+    gathers: false,
+};
+
 /// EP.
 pub const EP: Kernel = Kernel {
     name: "EP",
@@ -69,7 +78,7 @@ pub const SP: Kernel = Kernel {
 };
 
 /// All benchmarks.
-pub const KERNELS: [&Kernel; 5] = [&BT, &EP, &LU, &MG, &SP];
+pub const KERNELS: [&Kernel; 6] = [&BT, &CG, &EP, &LU, &MG, &SP];
 
 impl Kernel {
     /// Whom PEs talk to, each on a node of its own: [`Kernel::neighbours`], and those that collectives take.

@@ -69,6 +69,7 @@ pub mod verify;
 
 // The benchmarks.
 pub mod bt;
+pub mod cg;
 pub mod ep;
 pub mod lu;
 pub mod mg;

@@ -133,6 +133,24 @@ impl Graph {
         graph
     }
 
+    /// CG: blocks of a matrix in a square, a PE or two on each. Each PE sums along its row with those whose numbers differ
+    /// in one binary digit, and exchanges with one that has the block on the other side of the diagonal.
+    #[must_use]
+    pub fn conjugate_gradient(n_pes: usize) -> Self {
+        let log = n_pes.ilog2();
+        let (side, mates) = (1 << (log / 2), 1 << (log % 2));
+        let mut graph = Self::silent(n_pes);
+        for pe in 0..n_pes {
+            let (block, mate) = (pe / mates, pe % mates);
+            for digit in 0..(side * mates).ilog2() {
+                graph.connect(pe, pe ^ (1 << digit));
+            }
+            let mirror = block % side * side + block / side;
+            graph.connect(pe, mirror * mates + mate);
+        }
+        graph
+    }
+
     /// MG with `edge` grid points in each direction, a power of two, on `n_pes` PEs, one too.
     ///
     /// Up to 4 PEs are layers of the grid. More form a box whose sides differ by a factor of two at
@@ -264,6 +282,22 @@ mod tests {
             (1024, 3.875, 4),
         ] {
             let graph = Graph::wavefront(n);
+            assert_eq!((graph.mean(), graph.max()), (mean, max), "{n}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_blocks_and_a_mirror_image() {
+        for (n, mean, max) in [
+            (1, 0.0, 0),
+            (2, 1.0, 1),
+            (4, 1.5, 2),
+            (8, 2.5, 3),
+            (64, 3.875, 4),
+            (256, 4.9375, 5),
+            (1024, 5.96875, 6),
+        ] {
+            let graph = Graph::conjugate_gradient(n);
             assert_eq!((graph.mean(), graph.max()), (mean, max), "{n}");
         }
     }

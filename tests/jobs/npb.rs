@@ -24,6 +24,12 @@ const EP: Kernel = Kernel {
     wrong: None,
 };
 
+const CG: Kernel = Kernel {
+    of: &kernels::CG,
+    counts: &[1, 2, 4, 8, 16, 64],
+    wrong: Some((3, "start it with 2 or 4 PEs")),
+};
+
 const MG: Kernel = Kernel {
     of: &kernels::MG,
     counts: &[1, 2, 4, 8, 16, 64],
@@ -48,7 +54,7 @@ const SP: Kernel = Kernel {
     ..BT
 };
 
-const KERNELS: [&Kernel; 5] = [&BT, &EP, &LU, &MG, &SP];
+const KERNELS: [&Kernel; 6] = [&BT, &CG, &EP, &LU, &MG, &SP];
 
 impl Kernel {
     fn job(&self, options: &str, args: &[&str]) -> Job {
@@ -114,6 +120,8 @@ fn class_w() {
     for (kernel, n) in [
         (&BT, 4),
         (&BT, 9),
+        (&CG, 2),
+        (&CG, 8),
         (&EP, 4),
         (&LU, 2),
         (&LU, 8),
@@ -214,6 +222,7 @@ fn a_heap_that_is_too_small_is_told_with_the_size_to_set() {
     for (kernel, size) in [
         (&EP, "64"),
         (&BT, "8k"),
+        (&CG, "8k"),
         (&LU, "8k"),
         (&MG, "64"),
         (&MG, "64k"),
@@ -234,7 +243,7 @@ fn a_heap_that_is_too_small_is_told_with_the_size_to_set() {
 
 #[test]
 fn a_class_that_needs_more_memory_than_there_is_says_how_much() {
-    for kernel in [&BT, &LU, &MG, &SP] {
+    for kernel in [&BT, &CG, &LU, &MG, &SP] {
         for options in ["-n 1", "-n 4 --nodes 2"] {
             let said = refused(kernel.job(options, &["F"]));
             let start = format!("{} class F on ", kernel.of.name);

@@ -1,0 +1,145 @@
+//! Passes over vectors between two products. Each does all that can be done before the next sum is known.
+
+use super::share::Pair;
+use crate::cpu::{Kernel, mul_add};
+use crate::simd::LANES;
+use std::ops::Range;
+
+/// Sums in as many lanes as the longest vectors have, which makes the last bits the same wherever a part of a vector is.
+type Lanes = [f64; LANES];
+
+/// Adds `f(i)` for all i below `len`, eight at a time.
+#[inline(always)]
+fn sum(len: usize, mut f: impl FnMut(usize, f64) -> f64) -> f64 {
+    let mut sums: Lanes = [0.0; LANES];
+    let whole = len - len % LANES;
+    for start in (0..whole).step_by(LANES) {
+        for (l, sum) in sums.iter_mut().enumerate() {
+            *sum = f(start + l, *sum);
+        }
+    }
+    for (l, sum) in sums.iter_mut().enumerate().take(len - whole) {
+        *sum = f(whole + l, *sum);
+    }
+    sums.iter().sum()
+}
+
+/// The beginning: z = 0, r = p = x. Yields the square of r's own part.
+pub(super) struct Start<'a> {
+    pub(super) x: &'a [f64],
+    pub(super) z: &'a mut [f64],
+    pub(super) r: &'a mut [f64],
+    pub(super) pairs: &'a mut [Pair],
+    pub(super) own: Range<usize>,
+}
+
+impl Kernel for Start<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> f64 {
+        self.z.fill(0.0);
+        self.r.copy_from_slice(self.x);
+        for (pair, x) in self.pairs.iter_mut().zip(self.x) {
+            *pair = [*x, 0.0];
+        }
+        let x = &self.x[self.own];
+        sum(x.len(), |i, sum| mul_add::<FMA>(x[i], x[i], sum))
+    }
+}
+
+/// The scalar product of p and A p.
+pub(super) struct Dot<'a>(pub(super) &'a [Pair]);
+
+impl Kernel for Dot<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> f64 {
+        let pairs = self.0;
+        sum(pairs.len(), |i, sum| {
+            mul_add::<FMA>(pairs[i][0], pairs[i][1], sum)
+        })
+    }
+}
+
+/// r -= alpha A p. Yields the square of r's own part, which is the end of it or all.
+pub(super) struct Descend<'a> {
+    pub(super) alpha: f64,
+    pub(super) pairs: &'a [Pair],
+    pub(super) r: &'a mut [f64],
+    pub(super) own: Range<usize>,
+}
+
+impl Kernel for Descend<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> f64 {
+        let Self {
+            alpha,
+            pairs,
+            r,
+            own,
+        } = self;
+        let (rows, r) = r.split_at_mut(own.start);
+        let (rows_pairs, pairs) = pairs.split_at(own.start);
+        for (r, [_, q]) in rows.iter_mut().zip(rows_pairs) {
+            *r = mul_add::<FMA>(-alpha, *q, *r);
+        }
+        let len = r.len().min(pairs.len());
+        let (r, pairs) = (&mut r[..len], &pairs[..len]);
+        sum(len, |i, sum| {
+            r[i] = mul_add::<FMA>(-alpha, pairs[i][1], r[i]);
+            mul_add::<FMA>(r[i], r[i], sum)
+        })
+    }
+}
+
+/// z += alpha p, then p = r + beta p, and room for the next product.
+pub(super) struct Turn<'a> {
+    pub(super) alpha: f64,
+    pub(super) beta: f64,
+    pub(super) r: &'a [f64],
+    pub(super) z: &'a mut [f64],
+    pub(super) pairs: &'a mut [Pair],
+}
+
+impl Kernel for Turn<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { alpha, beta, .. } = self;
+        for ((pair, z), r) in self.pairs.iter_mut().zip(self.z).zip(self.r) {
+            let p = pair[0];
+            *z = mul_add::<FMA>(alpha, p, *z);
+            *pair = [mul_add::<FMA>(beta, p, *r), 0.0];
+        }
+    }
+}
+
+/// The squares of x - A z, x z and z z, of pairs of z and A z.
+pub(super) struct Norms<'a> {
+    pub(super) x: &'a [f64],
+    pub(super) pairs: &'a [Pair],
+}
+
+impl Kernel for Norms<'_> {
+    type Output = [f64; 3];
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> [f64; 3] {
+        let Self { x, pairs } = self;
+        let len = x.len().min(pairs.len());
+        let (x, pairs) = (&x[..len], &pairs[..len]);
+        [
+            sum(len, |i, sum| {
+                let r = x[i] - pairs[i][1];
+                mul_add::<FMA>(r, r, sum)
+            }),
+            sum(len, |i, sum| mul_add::<FMA>(x[i], pairs[i][0], sum)),
+            sum(len, |i, sum| mul_add::<FMA>(pairs[i][0], pairs[i][0], sum)),
+        ]
+    }
+}
