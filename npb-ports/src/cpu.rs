@@ -9,7 +9,6 @@
 
 use crate::array::Array;
 use std::fmt;
-use std::ops::Range;
 
 /// Work that profits from wide vectors.
 pub trait Kernel {
@@ -83,52 +82,149 @@ fn transpose_avx2(rows: [&[f64; 8]; 8]) -> [[f64; 8]; 8] {
     columns
 }
 
-/// Positions in a slice, which are known to exist in every slice that is long enough: nobody needs to compare them with
-/// its length again and again, as sparse matrices would at each of their numbers.
+/// Positions of pairs in a slice, which are known to exist in every slice that is long enough: nobody needs to compare
+/// them with its length again and again, as sparse matrices would at each of their numbers.
 #[derive(Debug)]
 pub struct Positions {
-    /// All below `bound`.
+    /// Where pairs begin in numbers, which is as processors address them: even, and below `2 * bound`.
     at: Array<u16>,
     bound: usize,
 }
 
 impl Positions {
+    /// There can't be positions from here on.
+    pub const MOST: usize = 1 << 15;
+
     /// The positions `at`.
     ///
     /// # Panics
-    /// If one of them is not below `bound`.
+    /// If one of them is not below `bound`, or that is more than [`Positions::MOST`].
     #[must_use]
-    pub fn new(at: Array<u16>, bound: usize) -> Self {
-        assert!(at.iter().all(|at| usize::from(*at) < bound));
+    pub fn new(mut at: Array<u16>, bound: usize) -> Self {
+        assert!(bound <= Self::MOST);
+        for at in at.iter_mut() {
+            assert!(usize::from(*at) < bound, "{at} in {bound} pairs");
+            *at *= 2;
+        }
         Self { at, bound }
     }
 
-    /// Passes through `chunks` of `N` positions each: gives the values there and the number of the chunk to `change`,
-    /// and writes back what that returns. The positions of one chunk should differ: where they do not, the last one's
-    /// value stays.
+    /// A row of a symmetric matrix, times a vector, in both directions: `entries` are those in the columns that follow from
+    /// chunk `first` of the positions on, `pairs` a number of the vector and one of the product for each column. Gives
+    /// the sum of entries times numbers of the vector, and adds to the product each entry times `own`.
+    ///
+    /// Two columns are one vector of 32 bytes with AVX2 (left to the compiler, it is two, or pieces of both, and slower by
+    /// a quarter).
+    ///
+    /// Entries and positions are fetched `ahead` of their use, which need not exist.
+    ///
+    /// The columns of a chunk should differ: where they do not, only the last one's entry is added to the product.
     ///
     /// # Panics
-    /// If `values` has less than `bound` values, or there are not so many chunks.
+    /// If there are less than `bound` pairs, or less chunks than `entries`.
     #[inline(always)]
-    pub fn update<const N: usize, T: Copy>(
+    pub fn row_and_columns<const FMA: bool>(
         &self,
-        chunks: Range<usize>,
-        values: &mut [T],
-        mut change: impl FnMut(usize, [T; N]) -> [T; N],
-    ) {
-        assert!(values.len() >= self.bound);
-        let (all, _) = self.at.as_chunks::<N>();
-        for (chunk, at) in chunks.clone().zip(&all[chunks]) {
-            // SAFETY: `new` has found all positions below `bound`, and nobody can have changed them since; so many
-            // values there are.
-            let old = at.map(|at| unsafe { *values.get_unchecked(usize::from(at)) });
-            let new = change(chunk, old);
-            for (at, new) in at.iter().zip(new) {
+        first: usize,
+        entries: &[Entries],
+        pairs: &mut [[f64; 2]],
+        own: f64,
+        ahead: usize,
+    ) -> f64 {
+        assert!(pairs.len() >= self.bound, "{} pairs", pairs.len());
+        let numbers = pairs.as_flattened_mut();
+        let (chunks, _) = self.at.as_chunks();
+        let chunks = &chunks[first..first + entries.len()];
+        #[cfg(target_arch = "x86_64")]
+        if FMA && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the processor has the instructions. `new` has found all positions below `bound`, and nobody can have
+            // changed them since; so many pairs there are.
+            return unsafe { row_and_columns_avx2(chunks, entries, numbers, own, ahead) };
+        }
+        let own = [0.0, own];
+        let mut sums = [[0.0; 2]; COLUMNS];
+        for (at, entries) in chunks.iter().zip(entries) {
+            hint::<SOON>(entries.as_ptr().wrapping_add(ahead));
+            hint::<SOON>(at.as_ptr().wrapping_add(ahead).cast());
+            let at = at.map(usize::from);
+            let mut new = [[0.0; 2]; COLUMNS];
+            for c in 0..COLUMNS {
+                // SAFETY: `new` has found all positions below `bound`, and so many pairs there are.
+                let old = unsafe {
+                    [
+                        *numbers.get_unchecked(at[c]),
+                        *numbers.get_unchecked(at[c] + 1),
+                    ]
+                };
+                for side in 0..2 {
+                    sums[c][side] = mul_add::<FMA>(entries[c], old[side], sums[c][side]);
+                    // The vector's number stays as it is.
+                    new[c][side] = mul_add::<FMA>(entries[c], own[side], old[side]);
+                }
+            }
+            for c in 0..COLUMNS {
                 // SAFETY: as above.
-                unsafe { *values.get_unchecked_mut(usize::from(*at)) = new };
+                unsafe {
+                    *numbers.get_unchecked_mut(at[c]) = new[c][0];
+                    *numbers.get_unchecked_mut(at[c] + 1) = new[c][1];
+                }
             }
         }
+        (sums[0][0] + sums[2][0]) + (sums[1][0] + sums[3][0])
     }
+}
+
+/// Columns in a chunk of a [row](Positions::row_and_columns).
+pub const COLUMNS: usize = 4;
+
+/// The entries of a chunk.
+pub type Entries = [f64; COLUMNS];
+
+/// [`Positions::row_and_columns`] with vectors of two pairs.
+///
+/// # Safety
+/// There are numbers at all positions, and after them.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn row_and_columns_avx2(
+    chunks: &[[u16; COLUMNS]],
+    entries: &[Entries],
+    numbers: &mut [f64],
+    own: f64,
+    ahead: usize,
+) -> f64 {
+    use std::arch::x86_64 as x86;
+    let own = x86::_mm256_setr_pd(0.0, own, 0.0, own);
+    let (mut even, mut odd) = (x86::_mm256_setzero_pd(), x86::_mm256_setzero_pd());
+    let numbers = numbers.as_mut_ptr();
+    for (at, entries) in chunks.iter().zip(entries) {
+        hint::<SOON>(entries.as_ptr().wrapping_add(ahead));
+        hint::<SOON>(at.as_ptr().wrapping_add(ahead).cast());
+        // SAFETY: the caller has promised that these are there.
+        let [a, b, c, d] = at.map(|at| unsafe { numbers.add(usize::from(at)) });
+        // SAFETY: as above.
+        let load = |low, high| unsafe { x86::_mm256_loadu2_m128d(high, low) };
+        // SAFETY: as above.
+        let store = |low, high, pairs| unsafe { x86::_mm256_storeu2_m128d(high, low, pairs) };
+        // SAFETY: these are four numbers.
+        let entries = unsafe { x86::_mm256_loadu_pd(entries.as_ptr()) };
+        let (first, second) = (
+            x86::_mm256_movedup_pd(entries),
+            x86::_mm256_permute_pd::<0b1111>(entries),
+        );
+        let (old, others) = (load(a, c), load(b, d));
+        even = x86::_mm256_fmadd_pd(first, old, even);
+        odd = x86::_mm256_fmadd_pd(second, others, odd);
+        store(a, c, x86::_mm256_fmadd_pd(first, own, old));
+        store(b, d, x86::_mm256_fmadd_pd(second, own, others));
+    }
+    let sums = x86::_mm256_add_pd(even, odd);
+    let [low, high] = [
+        x86::_mm256_castpd256_pd128(sums),
+        x86::_mm256_extractf128_pd::<1>(sums),
+    ];
+    x86::_mm_cvtsd_f64(x86::_mm_add_sd(low, high))
 }
 
 /// Asks the processor to have the cache line of `values[at]` ready soon. `at` need not exist.
@@ -307,18 +403,36 @@ mod tests {
         assert_eq!(transpose::<true>(columns.each_ref()), rows);
     }
 
-    #[test]
-    fn positions_are_updated_in_chunks() {
-        let mut at = Array::new(6).unwrap();
-        at.copy_from_slice(&[0_u16, 3, 2, 4, 3, 1]);
-        let positions = Positions::new(at, 5);
-        let mut values = [10, 20, 30, 40, 50, 60];
-        positions.update(1..3, &mut values, |chunk, [a, b]| [a + chunk, b + 5]);
-        assert_eq!(values, [10, 25, 31, 42, 55, 60]);
+    struct Row<'a>(&'a Positions, [Entries; 2], &'a mut [[f64; 2]]);
+
+    impl Kernel for Row<'_> {
+        type Output = f64;
+
+        #[inline(always)]
+        fn run<const FMA: bool>(self) -> f64 {
+            self.0.row_and_columns::<FMA>(1, &self.1, self.2, 3.0, 64)
+        }
     }
 
     #[test]
-    #[should_panic(expected = "< bound")]
+    fn a_row_takes_from_columns_and_gives_to_them() {
+        let mut at = Array::new(12).unwrap();
+        at.copy_from_slice(&[0_u16, 0, 0, 0, 5, 1, 2, 0, 3, 1, 5, 2]);
+        let positions = Positions::new(at, 6);
+        let entries = [[1.0, 10.0, 100.0, 1000.0], [2.0, 20.0, 200.0, 0.0]];
+        for level in Level::supported() {
+            let mut pairs: Vec<_> = (0..8).map(|i| [f64::from(i), 0.5]).collect();
+            let sum = level.run(Row(&positions, entries, &mut pairs));
+            assert_eq!(sum, 5.0 + 10.0 + 200.0 + 6.0 + 20.0 + 1000.0, "{level}");
+            let products = [3000.0, 90.0, 300.0, 6.0, 0.0, 603.0, 0.0, 0.0];
+            for (i, (pair, product)) in pairs.into_iter().zip(products).enumerate() {
+                assert_eq!(pair, [i as f64, 0.5 + product], "{level}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "5 in 5 pairs")]
     fn a_position_that_may_not_exist_is_refused() {
         let mut at = Array::new(1).unwrap();
         at[0] = 5_u16;
@@ -326,10 +440,10 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = ">= self.bound")]
+    #[should_panic(expected = "4 pairs")]
     fn a_slice_that_is_too_short_is_refused() {
         let positions = Positions::new(Array::new(1).unwrap(), 5);
-        positions.update(0..1, &mut [1; 4], |_, old: [i32; 1]| old);
+        positions.row_and_columns::<false>(0, &[], &mut [[1.0; 2]; 4], 1.0, 64);
     }
 
     #[test]

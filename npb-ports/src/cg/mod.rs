@@ -8,11 +8,13 @@
 //! | [`params`] | sizes, iterations and reference results |
 //! | [`decomposition`] | which block of the matrix a PE has, its partners, landing slots |
 //! | [`vectors`] | the random vectors that the matrix is made of |
+//! | `draft` | how the entries of a PE are made of them |
 //! | [`share`] | the entries of a PE, and the product |
 //! | [`vector_kernels`] | what is done between products |
 //! | [`solver`] | an iteration of a PE and its messages |
 
 pub mod decomposition;
+mod draft;
 pub mod params;
 pub mod share;
 pub mod solver;
