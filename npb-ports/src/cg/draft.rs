@@ -54,17 +54,18 @@ pub(super) fn for_each(
             }
             if region.columns.contains(&position) {
                 let local = position - region.columns.start;
-                columns.push((position, local, vector.weight * value));
+                let place = (local / tile_width, (local % tile_width) as u16);
+                columns.push((position, place, vector.weight * value));
             }
         }
         for &(row, at, factor) in &rows {
-            for &(column, local, value) in &columns {
+            for &(column, (tile, position), value) in &columns {
                 take(Entry {
                     row,
                     column,
                     at,
-                    tile: local / tile_width,
-                    position: (local % tile_width) as u16,
+                    tile,
+                    position,
                     value: factor * value,
                 });
             }

@@ -2,8 +2,8 @@
 //!
 //! Each vector takes as many numbers of the sequence as it takes to find its positions, some of which are
 //! drawn in vain, so that nobody can know where in the sequence a vector begins without drawing those
-//! before. So every PE draws the whole sequence, twice, and keeps what falls into its rows and columns. That
-//! is a fortieth of a second for class C, and some ten seconds for class F.
+//! before. So every PE draws the whole sequence, twice, and keeps what falls into its rows and columns. That takes less
+//! than a tenth of a second for class C, and most of a minute for class F.
 
 use super::params::{CONDITION, Params};
 use crate::random::{Lcg, SEED};
