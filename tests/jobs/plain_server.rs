@@ -9,6 +9,7 @@ use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 
@@ -131,13 +132,16 @@ impl Server {
 
 const FLUX_JOB: &str = "f2Pc3mYnFVJh";
 
-/// A PE that fails would leave the others, and its test, in the fence.
-fn no_longer_than_patience() {
-    std::thread::spawn(|| {
-        std::thread::sleep(PATIENCE);
-        eprintln!("the job hangs");
-        std::process::exit(1);
+/// A PE that fails would leave the others, and its test, in the fence: all ends unless what this gives is dropped in time.
+fn no_longer_than_patience() -> Sender<()> {
+    let (watch, dropped) = channel();
+    std::thread::spawn(move || {
+        if dropped.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("the job hangs");
+            std::process::exit(1);
+        }
     });
+    watch
 }
 
 /// A job under what behaves as Flux; gives what its processes wrote, in the order of ranks, and what they asked.
@@ -147,7 +151,7 @@ fn flux(
     settings: &[(&str, &str)],
     mapping: Option<&str>,
 ) -> Vec<(Output, Vec<String>)> {
-    no_longer_than_patience();
+    let _watch = no_longer_than_patience();
     let server = Server::new(true);
     let mut pairs = server.pairs.lock().unwrap();
     pairs.insert(
@@ -237,7 +241,7 @@ fn flux_offers_what_it_says() {
 
 #[test]
 fn pes_find_out_who_shares_a_machine() {
-    no_longer_than_patience();
+    let _watch = no_longer_than_patience();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().to_string();
     let server = Server::new(false);
