@@ -1,5 +1,6 @@
 //! From the command line to the exit status: what the programs have in common.
 
+use crate::class::Class;
 use crate::console::{Console, print};
 use crate::error::Error;
 use crate::job::Reduction;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 /// Exit status of a program that does not understand its command line.
 const WRONG_COMMAND_LINE: u8 = 2;
 
-/// Runs the benchmark `kernel` (its name in capitals) as a program: parses the command line, of which the
+/// Runs the benchmark `kernel` (its name in capitals), whose largest class is `largest`, as a program: parses the command line, of which the
 /// first is how it was called, joins the job, calls `run` on every PE and prints its report on PE 0.
 ///
 /// The status is a failure on every PE if the verification fails, the benchmark can't run on this
@@ -21,10 +22,11 @@ const WRONG_COMMAND_LINE: u8 = 2;
 pub fn main(
     kernel: &'static str,
     about: &str,
+    largest: Class,
     args: impl Iterator<Item = OsString>,
     run: impl FnOnce(&Options) -> Result<Report, Error>,
 ) -> ExitCode {
-    let parsed = Options::parse_from(kernel, about, args);
+    let parsed = Options::parse_up_to(kernel, about, largest, args);
     let world = match shmem::init() {
         Ok(world) => world,
         Err(error) => {

@@ -7,6 +7,8 @@
 
 #![allow(unsafe_code)]
 
+pub mod vectors;
+
 use crate::array::Array;
 use std::fmt;
 
@@ -239,9 +241,9 @@ pub fn prefetch(values: &[f64], at: usize) {
 /// other work which needs none: processors fetch ahead by themselves within a stream, but not the
 /// beginning of the next.
 #[inline(always)]
-pub fn prefetch_row(row: &[f64]) {
-    for line in row.chunks(64 / size_of::<f64>()) {
-        hint::<LATER>(line.as_ptr());
+pub fn prefetch_row<T>(row: &[T]) {
+    for line in row.chunks(64 / size_of::<T>()) {
+        hint::<LATER>(line.as_ptr().cast());
     }
 }
 
@@ -293,6 +295,7 @@ impl Level {
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
             levels.push(Self(Isa::Avx2));
             if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("popcnt")
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl")
             {
@@ -328,6 +331,34 @@ impl Level {
         }
     }
 
+    /// Whether [`keep`](Self::keep) is one instruction for many numbers.
+    #[must_use]
+    pub fn compresses(self) -> bool {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => true,
+            _ => false,
+        }
+    }
+
+    /// Copies those of `values` that are at least `low`, and less than `width` more, to the front of `kept`, in
+    /// their order; what follows there may change, too. Gives how many they are.
+    ///
+    /// # Panics
+    /// If `kept` has no room for all of `values`.
+    pub fn keep(self, values: &[u32], low: u32, width: u32, kept: &mut [u32]) -> usize {
+        let kept = &mut kept[..values.len()];
+        let (vectors, rest) = values.as_chunks();
+        let mut count = match self.0 {
+            // SAFETY: as in `run`.
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => unsafe { keep_avx512(vectors, low, width, kept) },
+            _ => keep(vectors.as_flattened(), low, width, kept),
+        };
+        count += keep(rest, low, width, &mut kept[count..]);
+        count
+    }
+
     /// Runs `kernel` as code for this level.
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
@@ -361,9 +392,67 @@ fn avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<true>()
 }
 
+/// [`Level::keep`] without a branch that depends on the numbers.
+fn keep(values: &[u32], low: u32, width: u32, kept: &mut [u32]) -> usize {
+    let mut count = 0;
+    for &value in values {
+        kept[count] = value;
+        count += usize::from(value.wrapping_sub(low) < width);
+    }
+    count
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,popcnt")]
+fn keep_avx512(vectors: &[[u32; 16]], low: u32, width: u32, kept: &mut [u32]) -> usize {
+    use std::arch::x86_64 as x86;
+    assert!(kept.len() >= 16 * vectors.len());
+    let lows = x86::_mm512_set1_epi32(low.cast_signed());
+    let widths = x86::_mm512_set1_epi32(width.cast_signed());
+    let mut count = 0;
+    for vector in vectors {
+        // SAFETY: a vector is 16 numbers.
+        let values = unsafe { x86::_mm512_loadu_epi32(vector.as_ptr().cast()) };
+        let inside = x86::_mm512_cmplt_epu32_mask(x86::_mm512_sub_epi32(values, lows), widths);
+        let front = x86::_mm512_maskz_compress_epi32(inside, values);
+        // SAFETY: of the vectors before this one 16 numbers each were kept at most, so that there are 16 places left.
+        unsafe { x86::_mm512_storeu_epi32(kept.as_mut_ptr().add(count).cast(), front) };
+        count += inside.count_ones() as usize;
+    }
+    count
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_a_range_are_kept_in_order() {
+        for len in [0, 1, 15, 16, 17, 100, 1000] {
+            // A sequence that visits all of 0..1009, and the ends of what there is.
+            let mut values: Vec<u32> = (0..len).map(|i| i * 611 % 1009).collect();
+            if let [first, .., last] = &mut values[..] {
+                (*first, *last) = (0, u32::MAX);
+            }
+            for (low, width) in [
+                (0, 0),
+                (0, 1),
+                (0, 500),
+                (400, 609),
+                (300, 1),
+                (7, u32::MAX - 6),
+            ] {
+                let inside = |v: &&u32| **v >= low && **v - low < width;
+                let expected: Vec<u32> = values.iter().filter(inside).copied().collect();
+                for level in Level::supported() {
+                    let mut kept = vec![5; values.len() + 3];
+                    let count = level.keep(&values, low, width, &mut kept);
+                    assert_eq!(kept[..count], expected, "{level}: {low} {width}");
+                    assert_eq!(kept[values.len()..], [5; 3]);
+                }
+            }
+        }
+    }
 
     struct Dot<'a>(&'a [f64], &'a [f64]);
 

@@ -1,5 +1,6 @@
 //! The benchmarks as a list: what the programs, the tests and the tables need to know of each.
 
+use crate::class::Class;
 use crate::cli;
 use crate::error::Error;
 use crate::options::{Options, program};
@@ -15,6 +16,8 @@ pub struct Kernel {
     pub name: &'static str,
     /// What it computes.
     pub about: &'static str,
+    /// The largest class that it is defined for.
+    pub largest: Class,
     /// Runs it on all PEs.
     pub run: fn(&Options) -> Result<Report, Error>,
     /// Whom PEs talk to but for collectives: for a number of PEs, and of points along an edge of the grid.
@@ -27,6 +30,7 @@ pub struct Kernel {
 pub const BT: Kernel = Kernel {
     name: "BT",
     about: "implicit flow solver with block-tridiagonal systems, on a square number of PEs",
+    largest: Class::F,
     run: crate::bt::run,
     neighbours: |n_pes, _| Graph::implicit_solver(n_pes),
     gathers: false,
@@ -36,6 +40,7 @@ pub const BT: Kernel = Kernel {
 pub const CG: Kernel = Kernel {
     name: "CG",
     about: "an eigenvalue of a sparse matrix, by conjugate gradients",
+    largest: Class::F,
     run: crate::cg::run,
     neighbours: |n_pes, _| Graph::conjugate_gradient(n_pes),
     gathers: false,
@@ -45,8 +50,29 @@ pub const CG: Kernel = Kernel {
 pub const EP: Kernel = Kernel {
     name: "EP",
     about: "Gaussian deviates",
+    largest: Class::F,
     run: crate::ep::run,
     neighbours: |n_pes, _| Graph::silent(n_pes),
+    gathers: false,
+};
+
+/// FT.
+pub const FT: Kernel = Kernel {
+    name: "FT",
+    about: "diffusion by Fourier transforms, everybody sends to everybody",
+    largest: Class::F,
+    run: crate::ft::run,
+    neighbours: |n_pes, _| Graph::everybody(n_pes),
+    gathers: false,
+};
+
+/// IS.
+pub const IS: Kernel = Kernel {
+    name: "IS",
+    about: "ranks of integer keys",
+    largest: Class::E,
+    run: crate::is::run,
+    neighbours: |n_pes, _| Graph::everybody(n_pes),
     gathers: false,
 };
 
@@ -54,6 +80,7 @@ pub const EP: Kernel = Kernel {
 pub const LU: Kernel = Kernel {
     name: "LU",
     about: "symmetric successive over-relaxation, in wavefronts through the PEs",
+    largest: Class::F,
     run: crate::lu::run,
     neighbours: |n_pes, _| Graph::wavefront(n_pes),
     gathers: false,
@@ -63,6 +90,7 @@ pub const LU: Kernel = Kernel {
 pub const MG: Kernel = Kernel {
     name: "MG",
     about: "multigrid for a Poisson equation",
+    largest: Class::F,
     run: crate::mg::run,
     neighbours: Graph::multigrid,
     gathers: true, // What PEs found in the charges.
@@ -72,13 +100,14 @@ pub const MG: Kernel = Kernel {
 pub const SP: Kernel = Kernel {
     name: "SP",
     about: "implicit steps by scalar penta-diagonal systems",
+    largest: Class::F,
     run: crate::sp::run,
     neighbours: BT.neighbours,
     gathers: false,
 };
 
 /// All benchmarks.
-pub const KERNELS: [&Kernel; 6] = [&BT, &CG, &EP, &LU, &MG, &SP];
+pub const KERNELS: [&Kernel; 8] = [&BT, &CG, &EP, &FT, &IS, &LU, &MG, &SP];
 
 impl Kernel {
     /// Whom PEs talk to, each on a node of its own: [`Kernel::neighbours`], and those that collectives take.
@@ -100,7 +129,7 @@ impl Kernel {
 
     /// The benchmark as a program with another command line, of which the first is how it was called.
     pub fn main_with(&self, args: impl Iterator<Item = OsString>) -> ExitCode {
-        cli::main(self.name, self.about, args, self.run)
+        cli::main(self.name, self.about, self.largest, args, self.run)
     }
 }
 

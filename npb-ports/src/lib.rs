@@ -71,6 +71,8 @@ pub mod verify;
 pub mod bt;
 pub mod cg;
 pub mod ep;
+pub mod ft;
+pub mod is;
 pub mod lu;
 pub mod mg;
 pub mod sp;

@@ -2,12 +2,13 @@
 
 use crate::class::Class;
 use crate::cpu::Level;
+use clap::error::ErrorKind;
 use clap::{Args, Command, FromArgMatches};
 
 /// What the user asked for.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Problem class: S, W, A, B, C, D, E or F [default: S]
+    /// Problem class [default: S]
     #[arg(value_name = "CLASS")]
     positional: Option<Class>,
 
@@ -53,7 +54,8 @@ impl Options {
         self.simd.unwrap_or_else(Level::best)
     }
 
-    /// Parses the arguments of the program that runs `kernel`; the first is how it was called.
+    /// Parses the arguments of the program that runs `kernel`, which has all classes; the first is how it was
+    /// called.
     ///
     /// # Errors
     /// What is wrong with them, or the help text if that was asked for.
@@ -62,19 +64,53 @@ impl Options {
         I: IntoIterator<Item = T>,
         T: Into<std::ffi::OsString> + Clone,
     {
-        let command = Self::augment_args(Command::new("npb"))
+        Self::parse_up_to(kernel, about, Class::F, args)
+    }
+
+    /// As [`parse_from`](Self::parse_from), for a benchmark whose largest class is `largest`.
+    ///
+    /// # Errors
+    /// As there, and if the class is larger.
+    pub fn parse_up_to<I, T>(
+        kernel: &str,
+        about: &str,
+        largest: Class,
+        args: I,
+    ) -> clap::error::Result<Self>
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<std::ffi::OsString> + Clone,
+    {
+        let letters = Class::ALL[..=largest.index()]
+            .iter()
+            .map(Class::to_string)
+            .collect::<Vec<_>>();
+        let help = format!("Problem class: {} [default: S]", letters.join(", "));
+        let mut command = Self::augment_args(Command::new("npb"))
             .display_name(program(kernel))
             .bin_name(program(kernel))
             .about(format!("NAS benchmark {kernel}: {about}"))
-            .after_help(AFTER_HELP.replace("PROGRAM", &program(kernel)));
-        Self::from_arg_matches(&command.try_get_matches_from(args)?)
+            .after_help(
+                AFTER_HELP
+                    .replace("PROGRAM", &program(kernel))
+                    .replace("LARGEST", &largest.to_string()),
+            )
+            .mut_arg("positional", |arg| arg.help(help));
+        let options = Self::from_arg_matches(&command.try_get_matches_from_mut(args)?)?;
+        let class = options.class();
+        if class > largest {
+            let classes = letters.join(", ");
+            let message = format!("{kernel} has no problem class `{class}`: use one of {classes}");
+            return Err(command.error(ErrorKind::ValueValidation, message));
+        }
+        Ok(options)
     }
 }
 
 /// What follows the options in the help text.
 const AFTER_HELP: &str = "\
 Start it as a job: shmrun -n 4 PROGRAM A
-S and W are for tests, A to C for one machine, D to F for large ones. A number of PEs on which the
+S and W are for tests, A to C for one machine, D to LARGEST for large ones. A number of PEs on which the
 benchmark does not run, and a size that does not fit into memory, are told with what would do.
 Exit status: 0 verified, 1 failed or could not run, 2 wrong command line.";
 
@@ -124,6 +160,33 @@ mod tests {
             parse(&["--simd", "mmx"])
                 .unwrap_err()
                 .contains("this processor has baseline")
+        );
+    }
+
+    #[test]
+    fn a_class_that_only_others_have_is_refused_with_those_there_are() {
+        let parse = |largest, args: &[&str]| {
+            let args = std::iter::once("npb-is").chain(args.iter().copied());
+            Options::parse_up_to("IS", "test", largest, args).map_err(|error| error.to_string())
+        };
+        assert_eq!(parse(Class::E, &["E"]).unwrap().class(), Class::E);
+        assert_eq!(parse(Class::F, &["F"]).unwrap().class(), Class::F);
+        for args in [&["f"][..], &["--class", "F"]] {
+            let error = parse(Class::E, args).unwrap_err();
+            assert!(
+                error.contains("IS has no problem class `F`: use one of S, W, A, B, C, D, E\n"),
+                "{error}"
+            );
+        }
+        let help = parse(Class::E, &["--help"]).unwrap_err();
+        assert!(
+            help.contains("D, E [default: S]") && help.contains("D to E for large"),
+            "{help}"
+        );
+        let help = parse(Class::F, &["--help"]).unwrap_err();
+        assert!(
+            help.contains("D, E, F [default: S]") && help.contains("D to F for large"),
+            "{help}"
         );
     }
 

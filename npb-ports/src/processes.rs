@@ -20,6 +20,13 @@ pub enum Rule {
         /// The largest number that the problem is large enough for; 1 or more.
         most: usize,
     },
+    /// Any number of PEs from `least` to `most`.
+    Any {
+        /// The smallest number that the problem is small enough for; 1 or more.
+        least: usize,
+        /// The largest number that the problem is large enough for; `least` or more.
+        most: usize,
+    },
     /// x * y PEs with y <= x <= 2 y ([`rectangle`]), and x at most `side`.
     Rectangle {
         /// The longest side that the problem is large enough for; 1 or more.
@@ -49,6 +56,9 @@ impl Rule {
     /// are such. `n_pes` itself if it obeys.
     #[must_use]
     pub fn nearest(self, n_pes: usize) -> Vec<usize> {
+        if let Self::Any { least, most } = self {
+            return vec![n_pes.clamp(least, most)];
+        }
         let below = self.below(n_pes.max(1));
         if below == n_pes {
             return vec![n_pes];
@@ -56,6 +66,7 @@ impl Rule {
         let above = match self {
             Self::Square { .. } => (below.isqrt() + 1).pow(2),
             Self::PowerOfTwo { .. } => 2 * below,
+            Self::Any { .. } => below + 1,
             Self::Rectangle { .. } => (below + 1..=self.most())
                 .find(|n| self.allows(*n))
                 .unwrap_or(usize::MAX),
@@ -74,6 +85,7 @@ impl Rule {
         match self {
             Self::Square { .. } => n.isqrt().pow(2),
             Self::PowerOfTwo { .. } => 1 << n.ilog2(),
+            Self::Any { least, .. } => n.max(least),
             Self::Rectangle { side } => {
                 let fits = |n: &usize| rectangle(*n).is_some_and(|(long, _)| long <= side);
                 (1..=n).rev().find(fits).unwrap_or(1)
@@ -83,7 +95,7 @@ impl Rule {
 
     fn most(self) -> usize {
         match self {
-            Self::Square { most } | Self::PowerOfTwo { most } => most,
+            Self::Square { most } | Self::PowerOfTwo { most } | Self::Any { most, .. } => most,
             Self::Rectangle { side } => side * side,
         }
     }
@@ -113,6 +125,8 @@ impl fmt::Display for Rule {
         let which = match self {
             Self::Square { .. } => "a square number",
             Self::PowerOfTwo { .. } => "a power-of-two number",
+            Self::Any { least: 1, .. } => "any number",
+            Self::Any { least, most } => return write!(f, "{least} to {most} PEs"),
             Self::Rectangle { .. } => "a number x * y (y <= x <= 2 y)",
         };
         write!(f, "{which} of PEs up to {}", self.below(self.most()))
@@ -149,6 +163,30 @@ mod tests {
             rectangle.check("LU", Class::S, 3).unwrap_err().to_string(),
             "LU class S does not run on 3 PEs: it takes a number x * y (y <= x <= 2 y) of PEs up to 16; \
              start it with 2 or 4 PEs"
+        );
+    }
+
+    #[test]
+    fn any_number_may_have_limits_on_both_sides() {
+        let rule = Rule::Any {
+            least: 16,
+            most: 1024,
+        };
+        assert!([16, 17, 1000, 1024].into_iter().all(|n| rule.allows(n)));
+        assert_eq!(
+            [0, 1, 15, 1025].map(|n| rule.nearest(n)),
+            [[16], [16], [16], [1024]]
+        );
+        assert!(![0, 1, 15, 1025].into_iter().any(|n| rule.allows(n)));
+        assert_eq!(rule.to_string(), "16 to 1024 PEs");
+        let rule = Rule::Any {
+            least: 1,
+            most: 128,
+        };
+        assert_eq!(rule.to_string(), "any number of PEs up to 128");
+        assert_eq!(
+            rule.check("IS", Class::S, 200).unwrap_err().to_string(),
+            "IS class S does not run on 200 PEs: it takes any number of PEs up to 128; start it with 128 PEs"
         );
     }
 

@@ -12,6 +12,8 @@
 //! |---|---|
 //! | [`Verification::of_norms`] | BT, SP, LU: " Comparison of RMS-norms of residual", numbered lines |
 //! | [`Verification::of_value`] | MG, CG: " VERIFICATION SUCCESSFUL", " L2 Norm is", " Error is" |
+//! | [`Verification::of_checksums`] | FT: " Result verification successful", after the lines of checksums |
+//! | [`Verification::of_counts`] | IS: nothing, or what failed |
 //! | [`Verification::new`] | EP and others: a line for each check |
 
 use crate::class::Class;
@@ -122,7 +124,7 @@ impl Report {
             self.verification.successful(),
             quoted(VERSION),
         );
-        for (i, check) in self.verification.checks().iter().enumerate() {
+        for (i, (check, passed)) in self.verification.verdicts().enumerate() {
             let _ = write!(
                 out,
                 "{}{{\"name\":{},\"value\":{},\"reference\":{},\"tolerance\":{},\"passed\":{}}}",
@@ -131,7 +133,7 @@ impl Report {
                 number(check.value),
                 number(check.reference),
                 number(check.tolerance),
-                check.passes(),
+                passed,
             );
         }
         out.push_str("],\"results\":{");

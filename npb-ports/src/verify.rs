@@ -59,6 +59,10 @@ enum Layout {
     Values,
     /// Numbered under the name of each kind, then the verdict.
     Norms,
+    /// The verdict alone. Checks are pairs: the real and the imaginary part of a number.
+    Checksums,
+    /// Nothing but what failed.
+    Counts,
 }
 
 impl Verification {
@@ -110,6 +114,56 @@ impl Verification {
         }
     }
 
+    /// Complex numbers, real part first, as the reference of FT shows them: it prints each as soon as it has it, so the
+    /// verdict alone is left. `tolerance` is for the difference relative to the published number, as complex numbers; a check for
+    /// each part has the verdict of both.
+    ///
+    /// # Panics
+    /// If there are more or fewer references than values.
+    #[must_use]
+    pub fn of_checksums(
+        class: Class,
+        tolerance: f64,
+        values: &[[f64; 2]],
+        references: &[[f64; 2]],
+    ) -> Self {
+        assert_eq!(values.len(), references.len(), "checksums");
+        let part = |name, value, reference| Check {
+            name,
+            value,
+            reference,
+            tolerance,
+        };
+        let parts = |(value, reference): (&[f64; 2], &[f64; 2])| {
+            [
+                part("checksum, real part", value[0], reference[0]),
+                part("checksum, imaginary part", value[1], reference[1]),
+            ]
+        };
+        Self {
+            class,
+            checks: values.iter().zip(references).flat_map(parts).collect(),
+            layout: Layout::Checksums,
+        }
+    }
+
+    /// Things that were right, by kind: its name, how many were right and how many there are. The reference shows none
+    /// of IS's, unless some are wrong.
+    #[must_use]
+    pub fn of_counts(class: Class, counts: &[(&'static str, u64, u64)]) -> Self {
+        let of_kind = |&(name, right, all): &(_, u64, u64)| Check {
+            name,
+            value: right as f64,
+            reference: all as f64,
+            tolerance: 0.0,
+        };
+        Self {
+            class,
+            checks: counts.iter().map(of_kind).collect(),
+            layout: Layout::Counts,
+        }
+    }
+
     /// The checks, in the order of the report. Norms of one kind follow each other and have its
     /// name.
     #[must_use]
@@ -117,10 +171,25 @@ impl Verification {
         &self.checks
     }
 
+    /// The checks, and whether each passes.
+    pub fn verdicts(&self) -> impl Iterator<Item = (&Check, bool)> {
+        let together = match self.layout {
+            Layout::Checksums => 2,
+            Layout::List | Layout::Values | Layout::Norms | Layout::Counts => 1,
+        };
+        self.checks.chunks(together).flat_map(|parts| {
+            let passes = match parts {
+                [re, im] => complex_passes(re, im),
+                _ => parts.iter().all(Check::passes),
+            };
+            parts.iter().map(move |check| (check, passes))
+        })
+    }
+
     /// Whether there was a check and all of them pass.
     #[must_use]
     pub fn successful(&self) -> bool {
-        !self.checks.is_empty() && self.checks.iter().all(Check::passes)
+        !self.checks.is_empty() && self.verdicts().all(|(_, passes)| passes)
     }
 
     fn list(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,6 +258,32 @@ impl Verification {
         writeln!(f, " Verification {verdict}")
     }
 
+    fn checksums(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.successful() {
+            "successful"
+        } else {
+            "failed"
+        };
+        writeln!(f, " Result verification {verdict}")?;
+        writeln!(f, " class = {}", self.class)
+    }
+
+    fn counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for check in self.checks.iter().filter(|check| !check.passes()) {
+            let Check {
+                name,
+                value,
+                reference,
+                ..
+            } = check;
+            writeln!(
+                f,
+                " Failed verification: {name}: {value} of {reference} right"
+            )?;
+        }
+        Ok(())
+    }
+
     fn verdict(&self) -> &'static str {
         if self.successful() {
             "SUCCESSFUL"
@@ -198,12 +293,20 @@ impl Verification {
     }
 }
 
+/// Whether a complex number is within the tolerance of the published one, given its parts. What is not a number fails.
+fn complex_passes(re: &Check, im: &Check) -> bool {
+    let error = f64::hypot(re.value - re.reference, im.value - im.reference);
+    error / f64::hypot(re.reference, im.reference) <= re.tolerance
+}
+
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.layout {
             Layout::List => self.list(f),
             Layout::Values => self.values(f),
             Layout::Norms => self.norms(f),
+            Layout::Checksums => self.checksums(f),
+            Layout::Counts => self.counts(f),
         }
     }
 }
@@ -297,6 +400,44 @@ mod tests {
             "{line}"
         );
         assert!(failed.ends_with("\n Verification failed\n"));
+    }
+
+    #[test]
+    fn checksums_are_compared_as_complex_numbers() {
+        let references = [[3.0, 4.0], [500.0, 0.25]];
+        let verification = |off: [f64; 2]| {
+            let mut values = references;
+            for (value, off) in values[1].iter_mut().zip(off) {
+                *value += off;
+            }
+            Verification::of_checksums(Class::A, 1e-3, &values, &references)
+        };
+        // Far off for a part of 0.25, but not for a number of 500.
+        let good = verification([0.0, 0.4]);
+        assert!(good.successful() && !good.checks()[3].passes());
+        assert!(good.verdicts().all(|(_, passes)| passes));
+        let text = " Result verification successful\n class = A\n";
+        assert_eq!(good.to_string(), text);
+        // Each part might pass, both together do not.
+        for off in [[0.4, 0.4], [f64::NAN, 0.0], [0.0, f64::INFINITY]] {
+            let bad = verification(off);
+            let verdicts: Vec<_> = bad.verdicts().map(|(_, passes)| passes).collect();
+            assert_eq!(verdicts, [true, true, false, false]);
+            assert!(bad.to_string().starts_with(" Result verification failed\n"));
+        }
+    }
+
+    #[test]
+    fn counts_are_shown_if_something_is_wrong() {
+        let counts =
+            |right| Verification::of_counts(Class::S, &[("ranks", right, 50), ("parts", 2, 2)]);
+        assert!(counts(50).successful());
+        assert_eq!(counts(50).to_string(), "");
+        for wrong in [0, 49, 51] {
+            assert!(!counts(wrong).successful());
+            let expected = format!(" Failed verification: ranks: {wrong} of 50 right\n");
+            assert_eq!(counts(wrong).to_string(), expected);
+        }
     }
 
     #[test]

@@ -30,6 +30,18 @@ const CG: Kernel = Kernel {
     wrong: Some((3, "start it with 2 or 4 PEs")),
 };
 
+const FT: Kernel = Kernel {
+    of: &kernels::FT,
+    counts: &[1, 2, 4, 8, 16],
+    wrong: Some((3, "start it with 2 or 4 PEs")),
+};
+
+const IS: Kernel = Kernel {
+    of: &kernels::IS,
+    counts: &[1, 2, 3, 4, 8, 16],
+    wrong: Some((129, "start it with 128 PEs")),
+};
+
 const MG: Kernel = Kernel {
     of: &kernels::MG,
     counts: &[1, 2, 4, 8, 16, 64],
@@ -54,7 +66,7 @@ const SP: Kernel = Kernel {
     ..BT
 };
 
-const KERNELS: [&Kernel; 6] = [&BT, &CG, &EP, &LU, &MG, &SP];
+const KERNELS: [&Kernel; 8] = [&BT, &CG, &EP, &FT, &IS, &LU, &MG, &SP];
 
 impl Kernel {
     fn job(&self, options: &str, args: &[&str]) -> Job {
@@ -123,6 +135,10 @@ fn class_w() {
         (&CG, 2),
         (&CG, 8),
         (&EP, 4),
+        (&FT, 2),
+        (&FT, 8),
+        (&IS, 4),
+        (&IS, 9),
         (&LU, 2),
         (&LU, 8),
         (&MG, 2),
@@ -223,6 +239,8 @@ fn a_heap_that_is_too_small_is_told_with_the_size_to_set() {
         (&EP, "64"),
         (&BT, "8k"),
         (&CG, "8k"),
+        (&FT, "64k"),
+        (&IS, "8k"),
         (&LU, "8k"),
         (&MG, "64"),
         (&MG, "64k"),
@@ -243,7 +261,7 @@ fn a_heap_that_is_too_small_is_told_with_the_size_to_set() {
 
 #[test]
 fn a_class_that_needs_more_memory_than_there_is_says_how_much() {
-    for kernel in [&BT, &CG, &LU, &MG, &SP] {
+    for kernel in [&BT, &CG, &FT, &LU, &MG, &SP] {
         for options in ["-n 1", "-n 4 --nodes 2"] {
             let said = refused(kernel.job(options, &["F"]));
             let start = format!("{} class F on ", kernel.of.name);
@@ -257,6 +275,31 @@ fn a_class_that_needs_more_memory_than_there_is_says_how_much() {
             assert_eq!(lines.next(), None, "{said}");
         }
     }
+}
+
+#[test]
+fn a_class_that_a_benchmark_does_not_have_is_told_once() {
+    for options in ["-n 1", "-n 5 --nodes 3"] {
+        let output = IS.job(options, &["F"]).run();
+        let said = output.stderr;
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let expected = "IS has no problem class `F`: use one of S, W, A, B, C, D, E\n";
+        assert_eq!(said.matches(expected).count(), 1, "{said}");
+        assert!(output.stdout.is_empty());
+    }
+    // The next one needs as many PEs, and more memory than they have.
+    let said = refused(IS.job("-n 4", &["E"]));
+    assert_eq!(
+        said.matches("16 to 1024 PEs; start it with 16 PEs").count(),
+        1,
+        "{said}"
+    );
+    let said = refused(IS.job("-n 16 --nodes 2", &["E"]));
+    assert_eq!(
+        said.matches("IS class E on 16 PEs needs ").count(),
+        1,
+        "{said}"
+    );
 }
 
 #[test]

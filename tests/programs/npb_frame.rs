@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         return npb_ports::cli::main(
             "XX",
             "a benchmark that one PE can't begin",
+            Class::F,
             std::env::args_os(),
             one_fails,
         );

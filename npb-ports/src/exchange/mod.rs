@@ -13,6 +13,7 @@
 
 #[cfg(test)]
 pub(crate) mod model;
+pub mod parts;
 
 use shmem::{Cmp, Datum, SignalOp, SymSlice};
 
@@ -31,6 +32,10 @@ pub trait Partners<T: Datum = f64> {
     /// Waits for the next message in `slot` and gives the first `len` elements to `take`, where they
     /// landed: for messages that are added to something, or scattered, and need no copy first.
     fn take<R>(&mut self, slot: usize, len: usize, take: impl FnOnce(&[T]) -> R) -> R;
+
+    /// Waits for the next message in `slot`, whose length it tells itself, and gives all elements of the slot
+    /// to `take`: those of the message, and, if it is shorter, maybe some that mean nothing.
+    fn take_any<R>(&mut self, slot: usize, take: impl FnOnce(&[T]) -> R) -> R;
 
     /// Waits for the next message in `slot` and copies its first elements into `message`.
     fn receive(&mut self, slot: usize, message: &mut [T]) {
@@ -161,6 +166,10 @@ impl<T: Datum> Partners<T> for Slots<T> {
         let taken = take(unsafe { landed.as_slice() });
         this.still_there(slot);
         taken
+    }
+
+    fn take_any<R>(&mut self, slot: usize, take: impl FnOnce(&[T]) -> R) -> R {
+        self.take(slot, self.slots[slot].room.len(), take)
     }
 }
 

@@ -77,12 +77,16 @@ impl<T: Datum> Partners<T> for Mailbox<'_, T> {
     }
 
     fn take<R>(&mut self, slot: usize, len: usize, take: impl FnOnce(&[T]) -> R) -> R {
+        self.take_any(slot, |landed| take(&landed[..len]))
+    }
+
+    fn take_any<R>(&mut self, slot: usize, take: impl FnOnce(&[T]) -> R) -> R {
         let rooms = &self.all.pes[self.pe];
         let mut messages = rooms.messages.lock().unwrap();
         loop {
             if let Some(landed) = messages[slot].take() {
                 drop(messages);
-                return take(&landed[..len]);
+                return take(&landed);
             }
             assert!(!self.all.failed.load(Ordering::SeqCst), "another PE failed");
             messages = rooms.landed.wait(messages).unwrap();
@@ -125,14 +129,18 @@ pub(crate) enum Event {
 #[derive(Debug, Default)]
 pub(crate) struct Recorder(pub(crate) Vec<Event>);
 
-impl Partners for Recorder {
-    fn send(&mut self, pe: usize, slot: usize, _: &[f64]) {
+impl<T: Datum + From<u8>> Partners<T> for Recorder {
+    fn send(&mut self, pe: usize, slot: usize, _: &[T]) {
         self.0.push(Event::Send { pe, slot });
     }
 
-    fn take<R>(&mut self, slot: usize, len: usize, take: impl FnOnce(&[f64]) -> R) -> R {
+    fn take<R>(&mut self, slot: usize, len: usize, take: impl FnOnce(&[T]) -> R) -> R {
         self.0.push(Event::Receive { slot });
-        take(&vec![1.0; len])
+        take(&vec![T::from(1); len])
+    }
+
+    fn take_any<R>(&mut self, slot: usize, take: impl FnOnce(&[T]) -> R) -> R {
+        self.take(slot, 1, take)
     }
 }
 

@@ -27,6 +27,10 @@ impl Partners for Nobody {
     fn take<R>(&mut self, _: usize, _: usize, _: impl FnOnce(&[f64]) -> R) -> R {
         panic!("a single PE waits for a message");
     }
+
+    fn take_any<R>(&mut self, _: usize, _: impl FnOnce(&[f64]) -> R) -> R {
+        panic!("a single PE waits for a message");
+    }
 }
 
 #[test]

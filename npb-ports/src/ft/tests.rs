@@ -1,0 +1,321 @@
+//! The transform against its definition, on several PEs in one process, and the order of messages.
+
+use super::checksums::Complex;
+use super::fft::{Fft, Strided, StridedMut};
+use super::lanes::{Stored, ZERO, load_turned, store_turned};
+use super::params::{ALPHA, POINTS, Params, TOLERANCE};
+use super::slab::{NUMBERS, Slab, rule};
+use super::solver::Solver;
+use crate::class::Class;
+use crate::cpu::Level;
+use crate::cpu::vectors::{Vector, VectorKernel};
+use crate::exchange::Slots;
+use crate::exchange::model::{Event, Mailboxes, Recorder, simulate_seeded};
+use crate::random::{Lcg, SEED};
+use crate::simd::LANES;
+use crate::verify::Verification;
+use std::f64::consts::{PI, TAU};
+
+fn times(a: Complex, b: Complex) -> Complex {
+    [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
+}
+
+/// The points of `x` that are `apart`, from `start` on, transformed as the definition says; `sign` is that of
+/// the exponent.
+fn by_definition(x: &mut [Complex], start: usize, apart: usize, n: usize, sign: f64) {
+    let line: Vec<Complex> = (0..n).map(|j| x[start + j * apart]).collect();
+    let root = |k: usize| {
+        let (sin, cos) = (sign * TAU * k as f64 / n as f64).sin_cos();
+        [cos, sin]
+    };
+    let roots: Vec<Complex> = (0..n).map(root).collect();
+    for k in 0..n {
+        let mut sum = [0.0; 2];
+        for (j, point) in line.iter().enumerate() {
+            let term = times(*point, roots[j * k % n]);
+            sum = [sum[0] + term[0], sum[1] + term[1]];
+        }
+        x[start + k * apart] = sum;
+    }
+}
+
+fn whole_by_definition(x: &mut [Complex], n: [usize; 3], sign: f64) {
+    let mut apart = 1;
+    for n in n {
+        for start in (0..x.len()).filter(|i| i / apart % n == 0) {
+            by_definition(x, start, apart, n, sign);
+        }
+        apart *= n;
+    }
+}
+
+/// Eight lines, transformed with points loaded one by one and by eight.
+struct Lines<'a>(&'a Fft, &'a [Stored]);
+
+impl VectorKernel for Lines<'_> {
+    type Output = [Vec<Stored>; 2];
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> Self::Output {
+        let Self(fft, from) = self;
+        let n = from.len();
+        let mut work = vec![ZERO; n];
+        let mut results = [vec![ZERO; n], vec![ZERO; n]];
+        for (way, result) in results.iter_mut().enumerate() {
+            let points = Strided {
+                points: from,
+                stride: 1,
+            };
+            if way == 0 || n < 64 {
+                fft.begin::<V>(&points, &mut work);
+            } else {
+                fft.begin_by_eight::<V>(&points, &mut work);
+            }
+            let mut results = StridedMut {
+                points: result,
+                stride: 1,
+            };
+            fft.finish::<V>(&mut work, &mut results);
+        }
+        results
+    }
+}
+
+fn random(len: usize) -> Vec<Stored> {
+    let mut random = Lcg::new(SEED);
+    let mut x = vec![ZERO; len];
+    random.fill(x.as_flattened_mut().as_flattened_mut());
+    x
+}
+
+#[test]
+fn lines_of_every_length_are_transformed() {
+    for n in [32, 64, 128, 256, 512, 1024, 2048, 4096] {
+        let from = random(n);
+        let fft = Fft::new(n);
+        assert_eq!(fft.len(), n);
+        for level in Level::supported() {
+            let results = level.run_vectors(Lines(&fft, &from));
+            for lane in [0, 5] {
+                let mut expected: Vec<Complex> =
+                    from.iter().map(|x| x.map(|part| part[lane])).collect();
+                by_definition(&mut expected, 0, 1, n, -1.0);
+                for result in &results {
+                    for (k, (x, expected)) in result.iter().zip(&expected).enumerate() {
+                        for (part, expected) in x.iter().zip(expected) {
+                            let error = (part[lane] - expected).abs();
+                            assert!(error < 1e-13 * n as f64, "{level}: {k} of {n}: {error}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Turned<'a>(&'a [Stored]);
+
+impl VectorKernel for Turned<'_> {
+    type Output = [Vec<Stored>; 2];
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> Self::Output {
+        let x = load_turned::<V>(self.0);
+        let mut once = vec![ZERO; LANES];
+        for (x, to) in x.into_iter().zip(&mut once) {
+            x.store(to);
+        }
+        let mut twice = vec![ZERO; LANES];
+        store_turned::<V>(x, &mut twice);
+        [once, twice]
+    }
+}
+
+#[test]
+fn vectors_and_lanes_are_exchanged() {
+    let x = random(LANES);
+    for level in Level::supported() {
+        let [once, twice] = level.run_vectors(Turned(&x));
+        assert_eq!(twice, x);
+        for (i, vector) in once.iter().enumerate() {
+            for (part, numbers) in vector.iter().enumerate() {
+                for (lane, number) in numbers.iter().enumerate() {
+                    assert_eq!(*number, x[lane][part][i]);
+                }
+            }
+        }
+    }
+}
+
+/// Checksums after 1 step, 2 steps, and so on, as the definition has them.
+fn checksums_by_definition(n: [usize; 3], steps: u32) -> Vec<Complex> {
+    let points: usize = n.iter().product();
+    let mut random = Lcg::new(SEED);
+    let mut field = vec![[0.0; 2]; points];
+    random.fill(field.as_flattened_mut());
+    whole_by_definition(&mut field, n, 1.0);
+    let at = |i: usize| [i % n[0], i / n[0] % n[1], i / (n[0] * n[1])];
+    let square = |i: usize| {
+        let waves = [0, 1, 2].map(|d| {
+            let k = at(i)[d];
+            if k >= n[d] / 2 { n[d] - k } else { k }
+        });
+        waves.iter().map(|k| (k * k) as f64).sum::<f64>()
+    };
+    (1..=steps)
+        .map(|step| {
+            let mut evolved = field.clone();
+            for (i, x) in evolved.iter_mut().enumerate() {
+                let decay = (-4.0 * ALPHA * PI * PI * f64::from(step) * square(i)).exp();
+                *x = x.map(|part| part * decay);
+            }
+            whole_by_definition(&mut evolved, n, -1.0);
+            let mut sum = [0.0; 2];
+            for j in 1..=POINTS {
+                let point = evolved[j % n[0] + n[0] * (3 * j % n[1] + n[1] * (5 * j % n[2]))];
+                sum = [sum[0] + point[0], sum[1] + point[1]];
+            }
+            sum.map(|part| part / points as f64)
+        })
+        .collect()
+}
+
+/// What the PEs compute together.
+fn checksums(
+    n: [usize; 3],
+    n_pes: usize,
+    parts: Option<usize>,
+    steps: u32,
+    level: Level,
+) -> Vec<Complex> {
+    let slab = |pe| {
+        let slab = Slab::new(n, pe, n_pes);
+        let parts = parts.unwrap_or(slab.parts);
+        Slab { parts, ..slab }
+    };
+    let mailboxes = Mailboxes::new(n_pes, &slab(0).slot_sizes());
+    let sums = mailboxes.run(|pe, mut mailbox| {
+        let mut solver = Solver::new(slab(pe), level).unwrap();
+        // Twice, as the benchmark.
+        solver.initialize(&mut mailbox);
+        solver.initialize(&mut mailbox);
+        let checksum = |step| solver.checksum(step, &mut mailbox);
+        (1..=steps).map(checksum).collect::<Vec<_>>()
+    });
+    let mut total = vec![[0.0; 2]; steps as usize];
+    for sums in sums {
+        for (total, sum) in total.iter_mut().zip(sums) {
+            *total = [total[0] + sum[0], total[1] + sum[1]];
+        }
+    }
+    total
+}
+
+#[test]
+fn any_number_of_pes_and_parts_finds_the_checksums() {
+    let n = [64, 32, 128];
+    let expected = checksums_by_definition(n, 2);
+    for (n_pes, parts) in [
+        (1, vec![1, 4, 256]),
+        (2, vec![1, 2, 16, 64, 128]),
+        (4, vec![1, 8, 64]),
+        (16, vec![1, 2, 16]),
+        (32, vec![1, 4, 8]),
+    ] {
+        for parts in parts {
+            let sums = checksums(n, n_pes, Some(parts), 2, Level::best());
+            let verification = Verification::of_checksums(Class::S, 1e-13, &sums, &expected);
+            assert!(
+                verification.successful(),
+                "{n_pes} PEs, {parts} parts: {sums:?}, {expected:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn class_s_verifies_with_all_instructions() {
+    let params = Params::of(Class::S);
+    for level in Level::supported() {
+        let sums = checksums(params.n, 1, None, params.iterations(), level);
+        let all = Verification::of_checksums(Class::S, TOLERANCE, &sums, params.checksums);
+        assert!(all.successful(), "{level}: {sums:?}");
+    }
+}
+
+#[test]
+fn class_w_verifies_on_several_pes() {
+    let params = Params::of(Class::W);
+    for n_pes in [2, 8] {
+        let sums = checksums(params.n, n_pes, None, params.iterations(), Level::best());
+        let all = Verification::of_checksums(Class::W, TOLERANCE, &sums, params.checksums);
+        assert!(all.successful(), "{sums:?}");
+    }
+}
+
+/// What a PE sends and waits for.
+fn script(slab: Slab) -> Vec<Event> {
+    let mut recorder = Recorder::default();
+    let mut solver = Solver::new(slab, Level::best()).unwrap();
+    solver.initialize(&mut recorder);
+    for step in 1..=3 {
+        solver.checksum(step, &mut recorder);
+    }
+    recorder.0
+}
+
+#[test]
+fn no_slot_is_written_before_its_message_was_taken() {
+    for (n_pes, parts, ahead) in [
+        (2, 1, 1),
+        (2, 2, 4),
+        (2, 8, 1),
+        (2, 8, 2),
+        (4, 1, 4),
+        (4, 4, 1),
+        (8, 4, 2),
+    ] {
+        let slab = |pe| Slab {
+            parts,
+            ahead,
+            ..Slab::new([64, 32, 32], pe, n_pes)
+        };
+        let scripts: Vec<_> = (0..n_pes).map(|pe| script(slab(pe))).collect();
+        let messages = 4 * parts * (n_pes - 1);
+        assert!(
+            scripts.iter().all(|s| s.len() == 2 * messages),
+            "{n_pes} {parts} {ahead}"
+        );
+        for seed in 0..50 {
+            simulate_seeded(&scripts, seed);
+        }
+    }
+}
+
+#[test]
+fn slabs_are_whole_and_messages_fit() {
+    for class in Class::ALL {
+        let n = Params::of(class).n;
+        for n_pes in (0..13).map(|k| 1 << k).filter(|p| rule(n).allows(*p)) {
+            let slab = Slab::new(n, n_pes - 1, n_pes);
+            assert_eq!(slab.part_lines() * slab.parts, slab.lines());
+            assert_eq!(
+                slab.part_rows() * slab.parts,
+                slab.planes() * slab.vectors()
+            );
+            // Rows have as many vectors as lines.
+            assert_eq!(slab.part_rows() * slab.ys(), slab.message());
+            let sizes = slab.slot_sizes();
+            assert_eq!(sizes.len(), 2 * slab.ahead * (n_pes - 1));
+            assert!(sizes.iter().all(|size| *size == slab.message() * NUMBERS));
+            let slab_bytes = slab.lines() * n[2] * size_of::<Stored>();
+            if class >= Class::A && n_pes <= 16 {
+                assert!(
+                    Slots::<f64>::bytes(&sizes) <= slab_bytes / 2 + (64 << 10),
+                    "{class} {n_pes}"
+                );
+            }
+            assert!(slab.memory() < 6 * slab_bytes as u64 + (64 << 20));
+        }
+    }
+}
