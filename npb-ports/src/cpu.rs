@@ -2,8 +2,9 @@
 //!
 //! The workspace is built for the x86-64 baseline, which has 16-byte vectors and no fused
 //! multiply-add. A kernel that implements [`Kernel`] with an `#[inline(always)]` method is
-//! compiled once per [`Level`] and the choice among the copies is made at run time. But for this file
-//! and messages that are read where they landed, the crate is plain safe Rust.
+//! compiled once per [`Level`] and the choice among the copies is made at run time. [`vectors`] is for
+//! kernels that say their vectors themselves. But for these two files and messages that are read where they landed, the crate is plain
+//! safe Rust.
 
 #![allow(unsafe_code)]
 

@@ -20,7 +20,7 @@ pub trait Vector: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = 
     fn store(self, to: &mut [f64; 8]);
 
     /// To memory that is not read for long, past the caches if it is aligned to 64 bytes: the processor does not
-    /// read first what is to be overwritten.
+    /// read first what is to be overwritten. Others see it when the kernel has returned.
     fn stream(self, to: &mut [f64; 8]);
 
     /// self * b + c.
@@ -144,12 +144,16 @@ mod x86 {
 
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn avx2<K: VectorKernel>(kernel: K) -> K::Output {
-        kernel.run::<Avx2>()
+        let output = kernel.run::<Avx2>();
+        _mm_sfence(); // Of what was streamed: it is stored before anybody else looks.
+        output
     }
 
     #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512vl")]
     pub(super) fn avx512<K: VectorKernel>(kernel: K) -> K::Output {
-        kernel.run::<Avx512>()
+        let output = kernel.run::<Avx512>();
+        _mm_sfence(); // As above.
+        output
     }
 
     /// Lanes 0 to 3, and the others.
