@@ -298,6 +298,7 @@ fn peers_row(kernel: &Kernel, n: usize, found: Option<(char, Run)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use npb_ports::kernels;
 
     #[test]
     fn layouts_are_pes_and_nodes() {
@@ -328,7 +329,7 @@ mod tests {
             connections: f(1.96875, 6.0),
             queue_pairs: f(2.0, 6.0),
         };
-        let kernel = KERNELS[1];
+        let kernel = &kernels::EP;
         assert_eq!(
             rate_row(kernel, "W", Layout { pes: 64, nodes: 8 }, &run),
             "| npb-ep | W | 64 | 8 | 1234 | 1.97, 6 | 2.00, 6 |\n"
@@ -337,7 +338,7 @@ mod tests {
             peers_row(kernel, 64, Some(('S', run))),
             "| npb-ep | S | 64 | 1.97, 6 | 1.97, 6 | 0.00, 0 | 3 |\n"
         );
-        let unknown = peers_row(KERNELS[0], 256, None);
+        let unknown = peers_row(&kernels::BT, 256, None);
         assert!(
             unknown.starts_with("| npb-bt | – | 256 | – | 6.93, "),
             "{unknown}"
