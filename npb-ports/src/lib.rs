@@ -76,3 +76,7 @@ pub mod is;
 pub mod lu;
 pub mod mg;
 pub mod sp;
+
+/// Constants of all of them beside other publications.
+#[cfg(test)]
+mod published;
