@@ -8,18 +8,20 @@ use std::ops::Range;
 /// Sums in as many lanes as the longest vectors have, which makes the last bits the same wherever a part of a vector is.
 type Lanes = [f64; LANES];
 
-/// Adds `f(i)` for all i below `len`, eight at a time.
+/// Adds `f` of what `a` and `b` have at the same place, eight at a time.
 #[inline(always)]
-fn sum(len: usize, mut f: impl FnMut(usize, f64) -> f64) -> f64 {
+fn sum<A: Copy, B: Copy>(a: &[A], b: &[B], f: impl Fn(A, B, f64) -> f64) -> f64 {
     let mut sums: Lanes = [0.0; LANES];
-    let whole = len - len % LANES;
-    for start in (0..whole).step_by(LANES) {
-        for (l, sum) in sums.iter_mut().enumerate() {
-            *sum = f(start + l, *sum);
+    let len = a.len().min(b.len());
+    let (a, a_rest) = a[..len].as_chunks::<LANES>();
+    let (b, b_rest) = b[..len].as_chunks::<LANES>();
+    for (a, b) in a.iter().zip(b) {
+        for l in 0..LANES {
+            sums[l] = f(a[l], b[l], sums[l]);
         }
     }
-    for (l, sum) in sums.iter_mut().enumerate().take(len - whole) {
-        *sum = f(whole + l, *sum);
+    for ((sum, a), b) in sums.iter_mut().zip(a_rest).zip(b_rest) {
+        *sum = f(*a, *b, *sum);
     }
     sums.iter().sum()
 }
@@ -44,7 +46,7 @@ impl Kernel for Start<'_> {
             *pair = [*x, 0.0];
         }
         let x = &self.x[self.own];
-        sum(x.len(), |i, sum| mul_add::<FMA>(x[i], x[i], sum))
+        sum(x, x, mul_add::<FMA>)
     }
 }
 
@@ -56,9 +58,8 @@ impl Kernel for Dot<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> f64 {
-        let pairs = self.0;
-        sum(pairs.len(), |i, sum| {
-            mul_add::<FMA>(pairs[i][0], pairs[i][1], sum)
+        sum(self.0, self.0, |[p, _], [_, q], sum| {
+            mul_add::<FMA>(p, q, sum)
         })
     }
 }
@@ -87,12 +88,10 @@ impl Kernel for Descend<'_> {
         for (r, [_, q]) in rows.iter_mut().zip(rows_pairs) {
             *r = mul_add::<FMA>(-alpha, *q, *r);
         }
-        let len = r.len().min(pairs.len());
-        let (r, pairs) = (&mut r[..len], &pairs[..len]);
-        sum(len, |i, sum| {
-            r[i] = mul_add::<FMA>(-alpha, pairs[i][1], r[i]);
-            mul_add::<FMA>(r[i], r[i], sum)
-        })
+        for (r, [_, q]) in r.iter_mut().zip(pairs) {
+            *r = mul_add::<FMA>(-alpha, *q, *r);
+        }
+        sum(r, r, mul_add::<FMA>)
     }
 }
 
@@ -131,15 +130,15 @@ impl Kernel for Norms<'_> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> [f64; 3] {
         let Self { x, pairs } = self;
-        let len = x.len().min(pairs.len());
-        let (x, pairs) = (&x[..len], &pairs[..len]);
         [
-            sum(len, |i, sum| {
-                let r = x[i] - pairs[i][1];
+            sum(x, pairs, |x, [_, q], sum| {
+                let r = x - q;
                 mul_add::<FMA>(r, r, sum)
             }),
-            sum(len, |i, sum| mul_add::<FMA>(x[i], pairs[i][0], sum)),
-            sum(len, |i, sum| mul_add::<FMA>(pairs[i][0], pairs[i][0], sum)),
+            sum(x, pairs, |x, [z, _], sum| mul_add::<FMA>(x, z, sum)),
+            sum(pairs, pairs, |[z, _], [y, _], sum| {
+                mul_add::<FMA>(z, y, sum)
+            }),
         ]
     }
 }
