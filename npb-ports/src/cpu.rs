@@ -363,7 +363,7 @@ impl Level {
     /// Runs `kernel` as code for this level.
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
-            Isa::Baseline => kernel.run::<false>(),
+            Isa::Baseline => baseline(kernel),
             // SAFETY: a `Level` with this value is only made by `supported`, after it has
             // detected each of the features that `avx2` enables.
             #[cfg(target_arch = "x86_64")]
@@ -379,6 +379,13 @@ impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+// A function for each kernel and level, which `tests/code` finds by name.
+
+#[inline(never)]
+fn baseline<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<false>()
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -46,7 +46,7 @@ impl Level {
     /// Runs `kernel` as code for this level.
     pub fn run_vectors<K: VectorKernel>(self, kernel: K) -> K::Output {
         match self.0 {
-            Isa::Baseline => kernel.run::<Eight>(),
+            Isa::Baseline => baseline(kernel),
             // SAFETY: a `Level` with this value is only made by `supported`, after it has
             // detected each of the features that `avx2` enables.
             #[cfg(target_arch = "x86_64")]
@@ -56,6 +56,12 @@ impl Level {
             Isa::Avx512 => unsafe { x86::avx512(kernel) },
         }
     }
+}
+
+/// As in [`Level::run`].
+#[inline(never)]
+fn baseline<K: VectorKernel>(kernel: K) -> K::Output {
+    kernel.run::<Eight>()
 }
 
 /// The vector of the baseline.
