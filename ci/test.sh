@@ -20,6 +20,12 @@ release() {
 }
 # Those that are ignored elsewhere among them.
 explorations() { cargo test --release -p shmem-ib --test handshake_sim --quiet -- --include-ignored; }
+# The benchmarks as users have them, optimised and without checks of arithmetic, and whether they are vector code. The packages
+# beside theirs ask for what the whole workspace asks of its dependencies: without them all would be built again.
+benchmarks() {
+    cargo test --release --quiet -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests \
+        --lib --test program --test code -- --include-ignored
+}
 format() {
     if cargo fmt --version >/dev/null 2>&1; then cargo fmt --all --check; else skipped format "there is no cargo fmt"; fi
 }
@@ -37,6 +43,7 @@ documentation() {
 stage "tests" cargo test --workspace --no-fail-fast --quiet
 stage "jobs in release mode" release
 stage "explorations that take release mode" explorations
+stage "benchmarks in release mode" benchmarks
 stage "models of what threads share" ci/models.sh
 stage "format" format
 stage "lints" lints

@@ -1,6 +1,7 @@
 //! The programs as users start them, without a launcher: jobs of one PE. Larger ones are tested where
 //! there is a launcher.
 
+use npb_ports::cpu::Level;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -72,4 +73,32 @@ fn a_report_that_cannot_be_written_is_a_failure() {
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains("cannot print the report"), "{error}");
     }
+}
+
+/// Verification of `class` by some of the benchmarks, with each kind of vector instructions.
+fn verify(kernels: &[&str], class: &str) {
+    for kernel in kernels {
+        for level in Level::supported() {
+            let program = Path::new(env!("CARGO_BIN_EXE_npb-ep")).with_file_name(kernel);
+            let output = run(&program, &[class, "--json", "--simd", level.name()]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            let report = String::from_utf8_lossy(&output.stdout);
+            let verified = output.status.success() && report.contains("\"verified\":true");
+            assert!(verified, "{kernel} {class}, {level}: {said}{report}");
+        }
+    }
+}
+
+// Two, which take as long and run side by side.
+
+#[test]
+#[ignore = "many seconds, with --release"]
+fn flows_of_class_w_verify_at_every_level() {
+    verify(&["npb-bt", "npb-lu", "npb-sp"], "W");
+}
+
+#[test]
+#[ignore = "many seconds, with --release"]
+fn kernels_of_class_a_verify_at_every_level() {
+    verify(&["npb-cg", "npb-ep", "npb-ft", "npb-is", "npb-mg"], "A");
 }
