@@ -23,6 +23,7 @@
 //! * `pages`: what pages of the heap cost, by their kind.
 //! * `waiting`: what it costs that many PEs wait for one.
 //! * `many`: first calls of collectives among many PEs, and page tables of all.
+//! * `npb_beside`: rates of the NAS benchmarks beside those of other implementations.
 //! * `npb_table`: rates, peers and queue pairs of the NAS benchmarks.
 //!
 //! `cargo bench` has `calls`: what a call costs in a job of one PE, repeated and compared by criterion.
