@@ -4,8 +4,6 @@
 //! places for messages of a side, used in turn. A neighbour sends message `m + 1` only after it has got this block's
 //! message `m`, which is sent after message `m - 1` was taken; so what lies where `m + 1` comes was taken before.
 
-use std::ops::Range;
-
 use shmem::{Cmp, SignalOp::Set, SymSlice};
 
 use crate::blocks::{Block, SIDES, Side, opposite};
@@ -68,7 +66,7 @@ impl Exchange for Halo {
         &mut self,
         number: u64,
         field: &mut Field,
-        colours: Range<usize>,
+        colour: usize,
         meanwhile: impl FnOnce(&mut Field),
     ) {
         if number == 0 {
@@ -76,8 +74,7 @@ impl Exchange for Halo {
         }
         for side in self.sides() {
             let out = &mut self.outgoing[side];
-            out.clear();
-            field.pack(side, colours.clone(), out);
+            field.pack(side, colour, out);
             self.bytes += size_of_val(&out[..]) as u64;
         }
         // Long ones are sent from where they are: for that they stay as they are until the end of the scope.
@@ -94,9 +91,9 @@ impl Exchange for Halo {
         for side in self.sides() {
             shmem::wait_until(self.come.elem(side), Cmp::Ge, number);
             let place = self.place(number, side);
-            let incoming = &mut self.incoming[..field.packed(side, colours.clone())];
+            let incoming = &mut self.incoming[..field.packed(side, colour)];
             place.read_to(incoming);
-            field.unpack(side, colours.clone(), incoming);
+            field.unpack(side, colour, incoming);
         }
     }
 }

@@ -20,6 +20,7 @@ mod sweep;
 mod verify;
 
 use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use shmem::World;
@@ -109,7 +110,7 @@ fn run(world: &World, options: &Options) -> Result<(), Refused> {
     let solution = solve::solve(world, &plate, options, block.as_ref(), &room);
     let part = block.as_ref().zip(solution.field.as_ref());
     let verified = verify::verify(&plate, options, part, &solution, n_pes);
-    draw(world, &plate, options, part, &room, file)?;
+    let drawn = draw(world, &plate, options, part, &room, file);
     let plain_seconds = options.plain.then(|| {
         let mut plain = block
             .as_ref()
@@ -133,6 +134,7 @@ fn run(world: &World, options: &Options) -> Result<(), Refused> {
         steps: solution.steps,
         seen: solution.seen,
         change: solution.change,
+        converged: solution.converged(options.tolerance),
         heat: world.sum(part.map_or(0.0, |(_, field)| field.heat(size))),
         seconds: solution.seconds,
         bytes: solution.bytes,
@@ -143,13 +145,24 @@ fn run(world: &World, options: &Options) -> Result<(), Refused> {
         plain_seconds,
         verified,
     };
-    if me == 0 {
-        match options.json {
-            true => println!("{}", report.json()),
-            false => print!("{report}"),
+    let printed = if me == 0 { print(&report) } else { Ok(()) };
+    agreed(world, printed)?;
+    drawn
+}
+
+/// Prints the report. It is no error if nobody reads it any longer.
+fn print(report: &Report<'_>) -> Result<(), String> {
+    let text = match report.options.json {
+        true => report.json() + "\n",
+        false => report.to_string(),
+    };
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("cannot print the report: {error}"))
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Writes the picture, if there is to be one. Collective.

@@ -5,28 +5,30 @@ use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
 
-/// Heat in a plate, by many PEs: how it spreads until it hardly changes any more
+/// Heat in a plate, by many PEs: how it spreads until it hardly changes any more.
 ///
-/// The plate's edges are held at a temperature: the middle third of the upper one at 550, the others at 0.
-/// Inside it is cold in the beginning. In each step every point becomes the mean of its four neighbours, until the
-/// root of the sum of squares of all changes of a step is at most EPSILON. PEs look at that sum every 32
-/// steps, and know it 31 steps later.
-///
-/// Start it as a job: shmrun -n 4 heat2d 1000x1000
-/// Exit status: 0 done and verified, 1 could not run, 2 wrong command line; a wrong result ends the job by a panic.
+/// The plate's edges are held at a temperature: the middle third of the upper one at 550, the others at 0. Inside it
+/// is cold in the beginning. In each step every point becomes the mean of its four neighbours, until the change is
+/// small. PEs look at that every 32 steps, and know it 31 steps later.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "heat2d", verbatim_doc_comment)]
+#[command(
+    name = "heat2d",
+    after_help = "\
+Start it as a job: shmrun -n 4 heat2d 1000x1000
+Exit status: 0 done and verified, 1 could not run, 2 wrong command line; a wrong result ends the job by a panic."
+)]
 pub(crate) struct Options {
     /// Points of the plate, without its edges
-    #[arg(value_name = "HEIGHTxWIDTH", default_value = "48x64")]
+    #[arg(value_name = "HEIGHTxWIDTH", default_value = "32x48")]
     pub(crate) size: Shape,
 
     /// Most steps that are done
     #[arg(short, long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..1 << 40))]
     pub(crate) steps: u64,
 
-    /// Change of a step at which it ends: the root of the sum of the squares of all points' changes
-    #[arg(short = 'e', long, value_name = "EPSILON", default_value = "0.1", value_parser = tolerance)]
+    /// Change of a step at which it ends, the root of the sum of the squares of all points' changes; 0 goes on
+    /// until nothing changes
+    #[arg(short = 'e', long, value_name = "EPSILON", default_value = "5", value_parser = tolerance)]
     pub(crate) tolerance: f64,
 
     /// How the points of a step are computed
@@ -58,8 +60,8 @@ pub(crate) struct Options {
 /// How the points of a step are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
-    /// Gauss-Seidel: all red points of a checkerboard, then all black ones from the new red ones. Half the steps
-    /// and half the memory of Jacobi's method
+    /// First the red points of a checkerboard, then the black ones from the new red ones (Gauss-Seidel), which takes
+    /// half the steps and half the memory
     RedBlack,
     /// All points from those of the step before
     Jacobi,
@@ -96,7 +98,7 @@ impl FromStr for Shape {
         const MOST: usize = 1 << 48;
         let (rows, cols) = text
             .split_once(['x', 'X'])
-            .ok_or("two numbers with an x between them are needed, such as 48x64")?;
+            .ok_or("two numbers with an x between them are needed, such as 32x48")?;
         let number = |what: &str, text: &str| match text.parse::<usize>() {
             Ok(0) => Err(format!("the {what} is 0, and must be 1 or more")),
             Ok(n) => Ok(n),
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn all_have_defaults() {
         let options = parse("").unwrap();
-        assert_eq!(options.size, Shape { rows: 48, cols: 64 });
+        assert_eq!(options.size, Shape { rows: 32, cols: 48 });
         assert_eq!(options.method, Method::RedBlack);
         assert!(!options.plain && !options.json && options.mode.is_none());
     }

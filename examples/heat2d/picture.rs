@@ -3,7 +3,7 @@
 //! A point is a byte, a colour's number in the palette, made by the PE that has the point.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use shmem::{SymSlice, World};
@@ -110,8 +110,8 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
         .map_err(|error| format!("--picture {}: cannot be written: {error}", path.display()))
 }
 
-/// Takes the colours of one row after the other.
-struct Writer(png::StreamWriter<'static, BufWriter<File>>);
+/// Takes the colours of one row after the other, and writes to the file what they make when it is a few dozen KiB.
+struct Writer(png::StreamWriter<'static, File>);
 
 impl Writer {
     fn new(file: File, size: Shape) -> io::Result<Self> {
@@ -121,7 +121,7 @@ impl Writer {
         }
         // The command line has no larger size.
         let [width, height] = [size.cols, size.rows].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-        let mut encoder = png::Encoder::new(BufWriter::new(file), width, height);
+        let mut encoder = png::Encoder::new(file, width, height);
         encoder.set_color(png::ColorType::Indexed);
         encoder.set_depth(png::BitDepth::Eight);
         encoder.set_palette(palette());

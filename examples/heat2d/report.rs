@@ -16,6 +16,8 @@ pub(crate) struct Report<'a> {
     /// A step and its change.
     pub(crate) seen: u64,
     pub(crate) change: f64,
+    /// Whether it has ended since that is small enough.
+    pub(crate) converged: bool,
     /// Sum of all temperatures.
     pub(crate) heat: f64,
     pub(crate) seconds: f64,
@@ -35,10 +37,6 @@ impl Report<'_> {
         points / seconds.max(1e-9) / self.blocks.count() as f64
     }
 
-    fn converged(&self) -> bool {
-        self.change <= self.options.tolerance
-    }
-
     /// One JSON object on one line. Names are those of the NAS benchmarks where these have the same.
     pub(crate) fn json(&self) -> String {
         let Shape { rows, cols } = self.options.size;
@@ -54,7 +52,7 @@ impl Report<'_> {
             self.blocks.count(),
             self.blocks.down,
             self.blocks.across,
-            self.converged(),
+            self.converged,
             self.options.tolerance,
             self.change,
             self.seen,
@@ -82,7 +80,7 @@ impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (options, blocks) = (self.options, self.blocks);
         let speed = |seconds| format!("{:.1} million points/s", self.speed(seconds) / 1e6);
-        let end = if self.converged() {
+        let end = if self.converged {
             "at most"
         } else {
             "more than"
@@ -100,7 +98,7 @@ impl fmt::Display for Report<'_> {
         writeln!(f, "steps     {}", self.steps)?;
         writeln!(
             f,
-            "change    {:.6e} in step {}, {end} {:e}",
+            "change    {:.6e} in step {}, {end} {:?}",
             self.change, self.seen, options.tolerance
         )?;
         writeln!(f, "heat      {:.6}", self.heat)?;
@@ -147,6 +145,7 @@ mod tests {
             steps: 100,
             seen: 96,
             change: 0.25,
+            converged: true,
             heat: 1e3,
             seconds: 0.5,
             bytes: 640,
@@ -157,7 +156,7 @@ mod tests {
         let text = report.to_string();
         for line in [
             "A plate of 10x20 points, red-black, on 4 PEs in ",
-            "change    2.500000e-1 in step 96, at most 5e-1\n",
+            "change    2.500000e-1 in step 96, at most 0.5\n",
             "put       640 bytes, by a PE to 1.50 others, 2 at most\n",
         ] {
             assert!(text.contains(line), "{text}");

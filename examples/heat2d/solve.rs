@@ -27,10 +27,19 @@ pub(crate) struct Solution {
     /// The last step whose change is known, and that change.
     pub(crate) seen: u64,
     pub(crate) change: f64,
+    /// So much more the sum of its squares may be, which was rounded.
+    pub(crate) error: f64,
     /// Of the slowest PE.
     pub(crate) seconds: f64,
     /// That all PEs put in all steps.
     pub(crate) bytes: u64,
+}
+
+impl Solution {
+    /// Whether the change is small enough, whatever was lost when it was rounded.
+    pub(crate) fn converged(&self, tolerance: f64) -> bool {
+        is_small(self.change.powi(2), self.error, tolerance)
+    }
 }
 
 /// What one PE knows of the end.
@@ -39,6 +48,7 @@ struct End {
     steps: u64,
     seen: u64,
     change: f64,
+    error: f64,
     bytes: u64,
 }
 
@@ -64,11 +74,13 @@ pub(crate) fn solve(
     let seconds = begin.elapsed().as_secs_f64();
     // PE 0 has a block.
     let [steps, seen] = world.broadcast_value([end.steps, end.seen], 0);
+    let [change, error] = world.broadcast_value([end.change, end.error], 0);
     Solution {
         field: sweep.map(|sweep| sweep.field),
         steps,
         seen,
-        change: world.broadcast_value(end.change, 0),
+        change,
+        error,
         seconds: world.max(seconds),
         bytes: world.sum(end.bytes),
     }
@@ -89,10 +101,10 @@ fn steps(
         if look && sums.is_pending() {
             let sum = sums.take();
             end.change = sum.sqrt();
-            if end.change <= options.tolerance {
+            if is_small(sum, end.error, options.tolerance) {
                 break;
             }
-            bound = next_bound(bound, sum, plate.size.points());
+            bound = next_bound(sum, end.error);
             progress.at(step - 1, end.change);
         }
         let change = sweep.step(step, &mut halo, look.then(|| sums::rounding(bound)));
@@ -100,6 +112,7 @@ fn steps(
         if look {
             sums.contribute(change);
             end.seen = step;
+            end.error = error(bound, plate.size.points());
         } else {
             sums.advance();
         }
@@ -111,13 +124,22 @@ fn steps(
     end
 }
 
+fn is_small(sum: f64, error: f64, tolerance: f64) -> bool {
+    (sum + error).sqrt() <= tolerance
+}
+
+/// How much too small a sum over all points may be, whose squares are rounded as `bound` asks for.
+fn error(bound: f64, points: usize) -> f64 {
+    bound * sums::UNIT * points as f64
+}
+
 /// What no later sum of squared changes exceeds, if this was one.
 ///
-/// The change of a step is that of the step before, multiplied by a matrix. Jacobi's, which is symmetric, has a norm below
-/// 1, and so has each of its two parts from one colour to the other: sums only get smaller, but that the second one
-/// of a method by colours may be twice the first. A sum is too small by less than a unit for each point.
-fn next_bound(bound: f64, sum: f64, points: usize) -> f64 {
-    4.0 * (sum + bound * sums::UNIT * points as f64)
+/// The change of a step is that of the step before, multiplied by a matrix. Jacobi's, which is symmetric, has a norm
+/// below 1, and so has each of its two parts from one colour to the other: sums only get smaller, but that the
+/// second one of a method by colours may be twice the first.
+fn next_bound(sum: f64, error: f64) -> f64 {
+    4.0 * (sum + error)
 }
 
 /// Tells how far it has come, on PE 0, each second.
@@ -179,7 +201,7 @@ mod tests {
                             "{size} {mode:?} {method:?} {step}: {sum} {bound}"
                         );
                         if step % interval == 0 {
-                            bound = next_bound(bound, sum, size.points());
+                            bound = next_bound(sum, error(bound, size.points()));
                         }
                     }
                 }

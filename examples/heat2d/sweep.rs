@@ -7,20 +7,20 @@
 use std::ops::Range;
 
 use crate::blocks::{Block, EAST, NORTH, SOUTH, WEST};
-use crate::field::{Area, BOTH, Field};
+use crate::field::{Area, Field};
 use crate::options::Method;
 use crate::plate::{BLACK, Plate, RED};
 
 /// How a block comes to its halos.
 pub(crate) trait Exchange {
-    /// Sends the outermost points of some colours to the neighbours on all sides, does `meanwhile` while these and
+    /// Sends the outermost points of a colour to the neighbours on all sides, does `meanwhile` while these and
     /// theirs are under way, and takes theirs into the rim. Messages are numbered; number 0 is what the rim has in the
     /// beginning, and nothing is sent.
     fn exchange(
         &mut self,
         number: u64,
         field: &mut Field,
-        colours: Range<usize>,
+        colour: usize,
         meanwhile: impl FnOnce(&mut Field),
     );
 }
@@ -49,9 +49,11 @@ impl Sweep {
     }
 
     pub(crate) fn new(plate: &Plate, block: &Block, method: Method) -> Self {
-        let field = Field::new(plate, block);
+        // Jacobi's method makes no difference between colours.
+        let one_colour = method == Method::Jacobi;
+        let field = Field::new(plate, block, if one_colour { 1 } else { 2 });
         Self {
-            next: (method == Method::Jacobi).then(|| field.clone()),
+            next: one_colour.then(|| field.clone()),
             areas: Areas::new(block),
             field,
         }
@@ -84,12 +86,10 @@ impl Areas {
     fn jacobi(&self, now: &mut Field, next: &mut Field, step: u64, halo: &mut impl Exchange) {
         let mut compute = |now: &Field, area: &Area| {
             for row in area.rows.clone() {
-                for colour in BOTH {
-                    next.update_from(now, colour, row, &area.cols);
-                }
+                next.update_from(now, row, &area.cols);
             }
         };
-        halo.exchange(step - 1, now, BOTH, |now| compute(now, &self.inside[0]));
+        halo.exchange(step - 1, now, RED, |now| compute(now, &self.inside[0]));
         self.rings[0].iter().for_each(|area| compute(now, area));
     }
 
@@ -118,11 +118,11 @@ impl Areas {
         };
         let middle = red.rows.start.midpoint(red.rows.end);
         let number = 2 * step - 2;
-        halo.exchange(number, field, BLACK..BLACK + 1, |field| {
+        halo.exchange(number, field, BLACK, |field| {
             pass(field, red.rows.start..middle);
         });
         ring(field, RED, &self.rings[0]);
-        halo.exchange(number + 1, field, RED..RED + 1, |field| {
+        halo.exchange(number + 1, field, RED, |field| {
             pass(field, middle..red.rows.end);
             if let Some(last) = red.rows.clone().next_back() {
                 black_row(field, last);

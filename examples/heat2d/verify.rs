@@ -78,12 +78,13 @@ pub(crate) fn verify(
     if work <= AFFORDABLE {
         if let Some((block, _)) = part {
             let mut plain = Plain::whole(plate, options.method, solution.seen - 1);
-            let change = plain.step_and_change().sqrt();
+            let (sum, seen) = (plain.step_and_change(), solution.change.powi(2));
             assert!(
-                (change - solution.change).abs() <= 1e-6 * change + 1e-12,
-                "the change of step {} is {:e}, that of a plain loop nest {change:e}",
+                (sum - seen).abs() <= 1e-9 * sum + solution.error,
+                "the squares of the changes of step {} add up to {seen:e}, with an error of {:e}, and in a plain loop \
+                 nest to {sum:e}",
                 solution.seen,
-                solution.change,
+                solution.error,
             );
             plain.run(solution.steps - solution.seen);
             compare("a plain loop nest makes it", 0.0, &|_, row, col| {

@@ -17,6 +17,7 @@ mod environment;
 mod examples;
 mod graph500;
 mod hangs;
+mod heat2d;
 mod hosts;
 mod hybrid;
 mod launchers;
