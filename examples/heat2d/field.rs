@@ -2,8 +2,9 @@
 //!
 //! Where points of two colours are computed one after the other these lie apart: of each row first every other
 //! point, then those between. All neighbours of a point are of the other colour, and those of a stretch of points
-//! are four stretches without gaps, for which the compiler makes vector instructions; in a row of both colours every other
-//! number would be in the way. Where all points are computed together, there is one colour, and rows are as usual.
+//! are four stretches without gaps, for which the compiler makes vector instructions; in a row of both colours every
+//! other number would be in the way. Where all points are computed together, there is one colour, and rows are as
+//! usual.
 //!
 //! Around the block is a rim of one point on each side, what neighbours or edges have.
 
@@ -45,8 +46,8 @@ pub(crate) struct Field {
     /// What the plate's row and column of the first point add up to: whether the rim's corner is red.
     corner: usize,
     cells: Vec<f64>,
-    /// The sum of the squares of changes, and what each is [rounded](crate::sums::rounding) by; none are summed
-    /// up if there is nothing.
+    /// The sum of the squares of changes, and what each is [rounded](sums::rounding) by; if by nothing, none are
+    /// summed up.
     change: f64,
     rounding: Option<f64>,
 }

@@ -1,6 +1,6 @@
 //! Heat in a plate, in blocks of rows and columns: halos in four directions, put with a signal behind each while
-//! the inside is computed, and a sum of changes that comes back long after it was asked for. There is no barrier in the time
-//! loop.
+//! the inside is computed, and a sum of changes that comes back long after it was asked for. There is no barrier in
+//! the time loop.
 //!
 //! `shmrun -n 4 heat2d` computes a small plate and compares it with a plain loop nest; `shmrun heat2d --help` tells
 //! what else it can do. This file leads from the command line to the report; [`solve`] has the loop, [`sweep`] a step.
@@ -89,7 +89,8 @@ fn run(world: &World, options: &Options) -> Result<(), Refused> {
     } else {
         let points = size.points();
         Err(format!(
-            "a plate of {size} has {points} points, fewer than the {n_pes} PEs: use a larger one, or at most {points} PEs"
+            "a plate of {size} has {points} points, fewer than the {n_pes} PEs: use a larger one, or at most \
+             {points} PEs"
         ))
     };
     agreed(world, enough)?;
@@ -112,21 +113,14 @@ fn run(world: &World, options: &Options) -> Result<(), Refused> {
     let verified = verify::verify(&plate, options, part, &solution, n_pes);
     let drawn = draw(world, &plate, options, part, &room, file);
     let plain_seconds = options.plain.then(|| {
-        let mut plain = block
-            .as_ref()
-            .map(|block| Plain::new(&plate, block, options.method));
+        let plain = |block| Plain::new(&plate, block, options.method);
+        let mut plain = block.as_ref().map(plain);
         world.barrier();
-        world.max(
-            plain
-                .as_mut()
-                .map_or(0.0, |plain| plain.run(solution.steps)),
-        )
+        let seconds = plain.as_mut().map(|plain| plain.run(solution.steps));
+        world.max(seconds.unwrap_or(0.0))
     });
-    let peers = block
-        .iter()
-        .flat_map(|block| block.neighbours)
-        .flatten()
-        .count();
+    let peers = block.iter().flat_map(|block| block.neighbours);
+    let peers = peers.flatten().count();
     let report = Report {
         options,
         blocks,

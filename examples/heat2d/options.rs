@@ -23,7 +23,8 @@ pub(crate) struct Options {
     pub(crate) size: Shape,
 
     /// Most steps that are done
-    #[arg(short, long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    #[arg(short, long, value_name = "N", default_value_t = 100_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 40))]
     pub(crate) steps: u64,
 
     /// Change of a step at which it ends, the root of the sum of the squares of all points' changes; 0 goes on

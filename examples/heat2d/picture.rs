@@ -52,8 +52,8 @@ impl Band {
         }
     }
 
-    /// Writes the picture of all blocks on PE 0, which has the file. Temperatures lie between the two bounds. Collective: an error
-    /// is of PE 0 alone, and the others have come to the end.
+    /// Writes the picture of all blocks on PE 0, which has the file. Temperatures lie between the two bounds.
+    /// Collective, also where PE 0 has an error: the others come to the end.
     pub(crate) fn write(
         &self,
         world: &World,
@@ -84,7 +84,7 @@ impl Band {
                     shmem::put(half.at(at..), &line, 0);
                 }
             }
-            // The band is there; that before it was written, since PE 0 has come here, so the next may come.
+            // Now the band is there. The one before was read, since PE 0 has come here: the next may be put in its place.
             world.barrier();
             if let Some(Ok(writer)) = &mut writer {
                 let band = &mut held[..rows.len() * self.size.cols];

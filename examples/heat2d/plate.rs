@@ -11,7 +11,7 @@ pub(crate) const HOT: f64 = 550.0;
 pub(crate) const RED: usize = 0;
 pub(crate) const BLACK: usize = 1;
 
-/// The plate: rows 0 to `rows - 1`, columns 0 to `cols - 1`. Rows -1 and `rows`, columns -1 and `cols` are its edges.
+/// The plate, and its edges around it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plate {
     pub(crate) size: Shape,
@@ -20,8 +20,7 @@ pub(crate) struct Plate {
 }
 
 impl Plate {
-    /// The temperature in the beginning. Row 0 is the upper edge, row 1 the plate's first one, and columns alike, so that
-    /// no number is negative.
+    /// The temperature in the beginning. Row 0 is the upper edge, row 1 the plate's first one, and columns alike.
     pub(crate) fn start(&self, row: usize, col: usize) -> f64 {
         let Shape { rows, cols } = self.size;
         let inside = (1..=rows).contains(&row) && (1..=cols).contains(&col);
@@ -41,10 +40,10 @@ impl Plate {
         [if self.mode.is_some() { -HOT } else { 0.0 }, HOT]
     }
 
-    /// What no sum of the squares of a step's changes exceeds: 16 times the squares of what the points have in
-    /// the beginning and of what the edges add to them. With these as vectors, `u` and `b`, a step multiplies by matrices whose norms
-    /// are below 1 and adds `b`: by colours, what is red becomes no longer than `u + b`, and what is black than
-    /// `u + 2 b`.
+    /// What no sum of the squares of the first steps' changes exceeds: 16 times the squares of what the points have
+    /// in the beginning and of what the edges add to them. With these as vectors, `u` and `b`, a step multiplies by
+    /// matrices whose norms are below 1 and adds `b`: by colours, what is red becomes no longer than `u + b`, and
+    /// what is black than `u + 2 b`.
     pub(crate) fn largest_change(&self) -> f64 {
         let points = match self.mode {
             Some(_) => self.size.points(),

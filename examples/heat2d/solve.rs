@@ -14,8 +14,8 @@ use crate::room::Room;
 use crate::sums::{self, Sums};
 use crate::sweep::Sweep;
 
-/// Steps from one look at the change to the next. What a look has seen is known when the next one begins: of a
-/// thousand PEs the sum has some sixty hops to go.
+/// Steps from one look at the change to the next, which begins when the sum of this one is known. Of a hundred PEs
+/// it has come back by then, a hop a step; of more, the last hops are waited for.
 const INTERVAL: u64 = 32;
 
 /// What has come out of it, on all PEs alike but for the field.

@@ -1,12 +1,12 @@
 //! A sum over all blocks that nobody waits for, and that is the same to the last bit however many blocks there are.
 //!
-//! The library's reductions wait for all PEs. Here a PE [contributes](Sums::contribute), goes on with its
-//! steps, passes on what has come ([`advance`](Sums::advance)), and asks for the sum many steps later, when it has been there for
-//! long: by then it has gone along a tree to the block in the middle and back. The tree's edges are those on
-//! which halos travel, so no PE has one peer more for it.
+//! The library's reductions wait for all PEs. Here a PE [contributes](Sums::contribute), goes on with its steps,
+//! passes on what has come ([`advance`](Sums::advance)), and [takes](Sums::take) the sum many steps later, when it has
+//! been there for long: it goes along a tree to the block in the middle and back. The tree's edges are
+//! those on which halos travel, so no PE has one peer more for it.
 //!
-//! Floating-point sums depend on the order of their parts, and so on the blocks. Here every part is a multiple of one
-//! power of two, and no sum has more than 2^53 of it: nothing is ever rounded but the parts themselves.
+//! Floating-point sums depend on the order of their parts, and so on the blocks. Here every part is a multiple of
+//! one power of two, and no sum has more than 2^53 of it: nothing is rounded but the parts themselves.
 
 use shmem::{Cmp, SignalOp::Set, SymSlice};
 

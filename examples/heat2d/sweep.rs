@@ -14,8 +14,8 @@ use crate::plate::{BLACK, Plate, RED};
 /// How a block comes to its halos.
 pub(crate) trait Exchange {
     /// Sends the outermost points of a colour to the neighbours on all sides, does `meanwhile` while these and
-    /// theirs are under way, and takes theirs into the rim. Messages are numbered; number 0 is what the rim has in the
-    /// beginning, and nothing is sent.
+    /// theirs are under way, and takes theirs into the rim. Messages are numbered; number 0 is what the rim has in
+    /// the beginning, and nothing is sent.
     fn exchange(
         &mut self,
         number: u64,
@@ -93,9 +93,9 @@ impl Areas {
         self.rings[0].iter().for_each(|area| compute(now, area));
     }
 
-    /// All red points, then all black ones. Inside, both are computed in one pass, the black ones a row behind, so that they come
-    /// from memory once. The red points next to neighbours are sent in the middle of it: the upper half is computed
-    /// while the black halo of the last step travels, the lower one while the red halo does.
+    /// All red points, then all black ones. Inside, both are computed in one pass, the black ones a row behind, so that
+    /// rows come from memory once. The red points next to neighbours are computed and sent in the middle of it: the upper
+    /// half is done while the black halo of the last step travels, the lower one while the red halo does.
     fn red_black(&self, field: &mut Field, step: u64, halo: &mut impl Exchange) {
         let [red, black] = &self.inside;
         let black_row = |field: &mut Field, row| {

@@ -7,8 +7,9 @@ use crate::plain::Plain;
 use crate::plate::Plate;
 use crate::solve::Solution;
 
-/// Points that all PEs together compute once more, at most: a second of one of them.
+/// Points that all PEs together compute once more, at most, and those that they have in memory for it.
 const AFFORDABLE: u128 = 1 << 28;
+const ROOM: u128 = 1 << 24;
 
 /// What a result was compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub(crate) fn verify(
     };
     let bounds = plate.bounds();
     compare("and temperatures are", 1e-9, &|_, _, _| bounds);
-    let work = plate.size.points() as u128 * u128::from(solution.steps) * n_pes as u128;
+    let points = plate.size.points() as u128 * n_pes as u128;
     let mut verified = Verified::Bounds;
     if plate.mode.is_some() {
         let decay = [0, 1].map(|colour| plate.decayed(options.method, solution.steps, colour));
@@ -75,7 +76,7 @@ pub(crate) fn verify(
         }
         verified = Verified::Mode;
     }
-    if work <= AFFORDABLE {
+    if points <= ROOM && points * u128::from(solution.steps) <= AFFORDABLE {
         if let Some((block, _)) = part {
             let mut plain = Plain::whole(plate, options.method, solution.seen - 1);
             let (sum, seen) = (plain.step_and_change(), solution.change.powi(2));

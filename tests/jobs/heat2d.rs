@@ -9,7 +9,10 @@ use shmem_testkit::Job;
 use crate::programs::{HEAT2D, shmrun};
 
 fn heat(options: &str, args: &str) -> Job {
-    let program: Vec<_> = [HEAT2D].into_iter().chain(args.split_whitespace()).collect();
+    let program: Vec<_> = [HEAT2D]
+        .into_iter()
+        .chain(args.split_whitespace())
+        .collect();
     shmrun(options, &program)
 }
 
@@ -35,7 +38,13 @@ fn field<'a>(json: &'a str, name: &str) -> &'a str {
 
 /// What must not depend on the layout.
 fn result(json: &str) -> [&str; 5] {
-    let names = ["iterations", "change", "change_of_step", "heat", "verified_by"];
+    let names = [
+        "iterations",
+        "change",
+        "change_of_step",
+        "heat",
+        "verified_by",
+    ];
     names.map(|name| field(json, name))
 }
 
@@ -88,20 +97,32 @@ fn hardly_more_points_than_pes() {
 #[test]
 fn long_halos() {
     let args = "12x9000 -s 40 -e 0 --json";
-    same_everywhere(args, ["-n 2 --nodes 2", "-n 4 --nodes 2"].map(|options| heat(options, args)));
+    same_everywhere(
+        args,
+        ["-n 2 --nodes 2", "-n 4 --nodes 2"].map(|options| heat(options, args)),
+    );
 }
 
 #[test]
 fn modes_decay_as_they_should() {
-    for args in ["31x44 --mode 2x3 -s 200", "31x44 --mode 30x44 -s 200 -m jacobi"] {
+    for args in [
+        "31x44 --mode 2x3 -s 200",
+        "31x44 --mode 30x44 -s 200 -m jacobi",
+    ] {
         let out = heat("-n 6 --nodes 2", args).succeed();
-        assert!(out.contains("verified  the same as of a plain loop nest"), "{out}");
+        assert!(
+            out.contains("verified  the same as of a plain loop nest"),
+            "{out}"
+        );
     }
     // Too much to be computed by every PE.
     for method in ["jacobi", "red-black"] {
         let args = format!("200x210 --mode 2x3 -s 1700 -e 0 -m {method}");
         let out = heat("-n 4", &args).succeed();
-        assert!(out.contains("verified  the mode has decayed as it should"), "{out}");
+        assert!(
+            out.contains("verified  the mode has decayed as it should"),
+            "{out}"
+        );
     }
 }
 
@@ -120,7 +141,9 @@ fn what_is_said_while_it_runs_and_at_the_end() {
         assert!(outcome.stdout.contains(line), "{}", outcome.stdout);
     }
     let json = heat("-n 3", "--plain --json").succeed();
-    let speed: f64 = field(&json, "plain_points_per_second_per_process").parse().unwrap();
+    let speed: f64 = field(&json, "plain_points_per_second_per_process")
+        .parse()
+        .unwrap();
     assert!(speed > 0.0, "{json}");
     assert_eq!(field(&json, "verified"), "true");
 }
@@ -140,7 +163,14 @@ impl Picture {
         decoder.set_transformations(png::Transformations::IDENTITY);
         let mut reader = decoder.read_info().unwrap();
         let light = |c: &[u8]| c.iter().map(|&part| u32::from(part)).sum();
-        let palette = reader.info().palette.as_deref().unwrap().chunks(3).map(light).collect();
+        let palette = reader
+            .info()
+            .palette
+            .as_deref()
+            .unwrap()
+            .chunks(3)
+            .map(light)
+            .collect();
         let mut points = vec![0; reader.output_buffer_size().unwrap()];
         let info = reader.next_frame(&mut points).unwrap();
         assert_eq!(info.color_type, png::ColorType::Indexed);
@@ -165,7 +195,10 @@ fn pictures_show_the_plate() {
     // A longer file that was there before is replaced.
     std::fs::write(&picture.0, vec![b'x'; 1 << 16]).unwrap();
     let (width, height, points, light) = draw("-n 1", &alone);
-    assert_eq!((width, height, points.len(), light.len()), (51, 40, 51 * 40, 256));
+    assert_eq!(
+        (width, height, points.len(), light.len()),
+        (51, 40, 51 * 40, 256)
+    );
     assert!(light[0] < light[128] && light[128] < light[255]);
     for options in ["-n 4", "-n 7 --nodes 3", "-n 16 --nodes 4"] {
         assert_eq!(draw(options, &picture).2, points, "{options}");
@@ -173,7 +206,10 @@ fn pictures_show_the_plate() {
     let at = |row: usize, col: usize| points[row * width + col];
     for row in 0..height {
         // An odd width: mirrored points are of the same colour of the checkerboard.
-        assert!((0..width).all(|col| at(row, col) == at(row, width - 1 - col)), "row {row}");
+        assert!(
+            (0..width).all(|col| at(row, col) == at(row, width - 1 - col)),
+            "row {row}"
+        );
     }
     // From the hot edge down it gets colder; the corners are cold.
     assert!((1..height).all(|row| at(row, width / 2) <= at(row - 1, width / 2)));
@@ -201,21 +237,58 @@ fn what_cannot_be_is_refused_once_with_what_to_do() {
     for (options, args, status, said) in [
         ("-n 3", "0x4", 2, "the height is 0, and must be 1 or more"),
         ("-n 3", "16777217x16777217", 2, "more than 2^48 points"),
-        ("-n 3", "-e hot", 2, "invalid value 'hot' for '--tolerance <EPSILON>'"),
-        ("-n 3", "4x4 --mode 5x1", 2, "--mode 5x1: a plate of 4x4 points has at most as many half waves"),
-        ("-n 5 --nodes 2", "2x2", 1, "has 4 points, fewer than the 5 PEs: use a larger one, or at most 4 PEs"),
-        ("-n 4 --nodes 2", "10000000x10000000", 1, "on a node with 2 PEs, which has"),
-        ("-n 3", "-p /nowhere/a.png", 1, "--picture /nowhere/a.png: cannot be written: No such file"),
-        ("-n 3", "-p /dev/full", 1, "--picture /dev/full: cannot be written: No space left"),
+        (
+            "-n 3",
+            "-e hot",
+            2,
+            "invalid value 'hot' for '--tolerance <EPSILON>'",
+        ),
+        (
+            "-n 3",
+            "4x4 --mode 5x1",
+            2,
+            "--mode 5x1: a plate of 4x4 points has at most as many half waves",
+        ),
+        (
+            "-n 5 --nodes 2",
+            "2x2",
+            1,
+            "has 4 points, fewer than the 5 PEs: use a larger one, or at most 4 PEs",
+        ),
+        (
+            "-n 4 --nodes 2",
+            "10000000x10000000",
+            1,
+            "on a node with 2 PEs, which has",
+        ),
+        (
+            "-n 3",
+            "-p /nowhere/a.png",
+            1,
+            "--picture /nowhere/a.png: cannot be written: No such file",
+        ),
+        (
+            "-n 3",
+            "-p /dev/full",
+            1,
+            "--picture /dev/full: cannot be written: No space left",
+        ),
         ("-n 4", "2x100000", 1, "set SHMEM_SYMMETRIC_SIZE=2M or more"),
     ] {
         let job = heat(options, args).env("SHMEM_SYMMETRIC_SIZE", "128K");
         let outcome = job.run();
         assert_eq!(outcome.code(), status, "{args}: {}", outcome.stderr);
-        assert_eq!(outcome.stderr.matches(said).count(), 1, "{args}: {}", outcome.stderr);
+        assert_eq!(
+            outcome.stderr.matches(said).count(),
+            1,
+            "{args}: {}",
+            outcome.stderr
+        );
     }
     // What was told suffices.
-    heat("-n 4", "2x100000 -s 2").env("SHMEM_SYMMETRIC_SIZE", "2M").succeed();
+    heat("-n 4", "2x100000 -s 2")
+        .env("SHMEM_SYMMETRIC_SIZE", "2M")
+        .succeed();
     let help = heat("-n 3", "--help").succeed();
     assert_eq!(help.matches("Usage: heat2d").count(), 1, "{help}");
 }
