@@ -61,8 +61,8 @@ pub(crate) struct Options {
 /// How the points of a step are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
-    /// First the red points of a checkerboard, then the black ones from the new red ones (Gauss-Seidel), which takes
-    /// half the steps and half the memory
+    /// First the red points of a checkerboard, then the black ones from the new red ones (Gauss-Seidel): fewer
+    /// steps, half as many in the long run, and half the memory
     RedBlack,
     /// All points from those of the step before
     Jacobi,

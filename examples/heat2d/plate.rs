@@ -26,8 +26,12 @@ impl Plate {
         let inside = (1..=rows).contains(&row) && (1..=cols).contains(&col);
         match self.mode {
             Some(mode) if inside => {
-                let wave =
-                    |waves, at, points| (PI * waves as f64 * at as f64 / (points + 1) as f64).sin();
+                // Whole waves are taken away from whole numbers: sines of large numbers are less exact.
+                let wave = |waves: usize, at: usize, points: usize| {
+                    let whole = 2 * (points as u128 + 1);
+                    let at = waves as u128 * at as u128 % whole;
+                    (2.0 * PI * (at as f64 / whole as f64)).sin()
+                };
                 HOT * wave(mode.rows, row, rows) * wave(mode.cols, col, cols)
             }
             None if row == 0 && col > cols / 3 && col <= cols - cols / 3 => HOT,
