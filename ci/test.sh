@@ -48,6 +48,7 @@ stage "models of what threads share" ci/models.sh
 stage "format" format
 stage "lints" lints
 stage "documentation" documentation
+stage "pictures of jobs" ci/pictures.sh
 stage "public interface" ci/api.sh
 stage "packages" ci/package.sh
 stage "feature verbs" ci/verbs.sh

@@ -185,10 +185,12 @@ pub(crate) fn global_exit(_name: &str, status: c_int) -> ! {
     raw::global_exit(status)
 }
 
-/// For profiling libraries, which replace it. In C it takes any number of arguments; what follows
-/// the first one is ignored, so a function that takes one will do under the calling conventions of
-/// Linux.
-pub(crate) fn pcontrol(_name: &str, _level: c_int) {}
+/// For profiling tools: other libraries replace it, `shmrun --trace` obeys it. In C it takes any number of
+/// arguments; what follows the first one is ignored, so a function that takes one will do under the calling
+/// conventions of Linux.
+pub(crate) fn pcontrol(_name: &str, level: c_int) {
+    raw::pcontrol(level);
+}
 
 /// Caches have been coherent on all machines that this library runs on.
 pub(crate) fn cache(_name: &str) {}

@@ -7,10 +7,12 @@
 //! with the processor's atomics (`SHMEM_ATOMICS`).
 
 pub use shmem_ib::atomic::{AtomicOp, Width};
+use shmem_node::recording::Routine;
 
 use crate::context::{Ctx, routines};
 use crate::datum::{Atomic, AtomicInt};
 use crate::heap::address::Sym;
+use crate::recording::Call;
 use crate::runtime::{Place, Runtime};
 use crate::symmetric::array::SymSlice;
 
@@ -23,7 +25,7 @@ impl Ctx {
         match self.place(rt, pe, at.offset()) {
             // SAFETY: the word lies aligned inside the segment.
             Place::Near(word) => unsafe { word.atomic(width, op) },
-            Place::Far(pe) => self.atomic_far(rt, at, width, op, pe),
+            Place::Far(pe) => self.atomic_watched(rt, at, width, op, pe),
         }
     }
 
@@ -35,7 +37,7 @@ impl Ctx {
         match self.place(rt, pe, at.offset()) {
             // SAFETY: the word lies aligned inside the segment.
             Place::Near(word) => unsafe { word.post(width, op) },
-            Place::Far(pe) => self.atomic_plain_far(rt, at, width, op, pe),
+            Place::Far(pe) => self.atomic_plain_watched(rt, at, width, op, pe),
         }
     }
 
@@ -65,32 +67,64 @@ impl Ctx {
                 }
             }
         } else {
+            let begun = rt.call_begins();
             let (part, offset) = rt.network().registrar.parts().word(at.offset());
             // SAFETY: by the caller.
             rt.far(|net| unsafe {
                 let net = self.stream().on(net);
                 net.atomic_fetch_into(world_pe as u32, part, offset, width, op, fetch)
             });
+            rt.call_ends(begun, || {
+                Call::on(Routine::AtomicNbi, world_pe, width.bytes(), at)
+            });
         }
     }
 
     #[cold]
     #[track_caller]
-    fn atomic_far(&self, rt: &Runtime, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
-        let (part, offset) = rt.network().registrar.parts().word(at.offset());
-        rt.far(|net| {
-            let net = self.stream().on(net);
-            net.atomic(pe as u32, part, offset, width, op)
+    fn atomic_watched(
+        &self,
+        rt: &'static Runtime,
+        at: Sym,
+        width: Width,
+        op: AtomicOp,
+        pe: usize,
+    ) -> u64 {
+        let call = || Call::on(Routine::AtomicFetching, pe, width.bytes(), at);
+        rt.watched(pe, at.offset(), call, |place| match place {
+            // SAFETY: the word lies aligned inside the segment.
+            Place::Near(word) => unsafe { word.atomic(width, op) },
+            Place::Far(pe) => {
+                let (part, offset) = rt.network().registrar.parts().word(at.offset());
+                rt.far(|net| {
+                    let net = self.stream().on(net);
+                    net.atomic(pe as u32, part, offset, width, op)
+                })
+            }
         })
     }
 
     #[cold]
     #[track_caller]
-    fn atomic_plain_far(&self, rt: &Runtime, at: Sym, width: Width, op: AtomicOp, pe: usize) {
-        let (part, offset) = rt.network().registrar.parts().word(at.offset());
-        rt.far(|net| {
-            let net = self.stream().on(net);
-            net.atomic_plain(pe as u32, part, offset, width, op)
+    fn atomic_plain_watched(
+        &self,
+        rt: &'static Runtime,
+        at: Sym,
+        width: Width,
+        op: AtomicOp,
+        pe: usize,
+    ) {
+        let call = || Call::on(Routine::AtomicPlain, pe, width.bytes(), at);
+        rt.watched(pe, at.offset(), call, |place| match place {
+            // SAFETY: the word lies aligned inside the segment.
+            Place::Near(word) => unsafe { word.post(width, op) },
+            Place::Far(pe) => {
+                let (part, offset) = rt.network().registrar.parts().word(at.offset());
+                rt.far(|net| {
+                    let net = self.stream().on(net);
+                    net.atomic_plain(pe as u32, part, offset, width, op)
+                });
+            }
         });
     }
 }

@@ -77,6 +77,7 @@ mod before_main;
 mod fault;
 mod network;
 mod pmi;
+mod recording;
 
 mod context;
 mod runtime;

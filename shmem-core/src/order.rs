@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{Ordering, compiler_fence, fence as cpu_fence};
 
+use shmem_node::recording::Routine;
+
 use crate::context::{Ctx, routines};
+use crate::recording::Call;
 use crate::runtime::{Runtime, rt, try_rt};
 
 /// Makes all stores before visible before all loads after.
@@ -32,11 +35,11 @@ fn locked_nothing() {
 }
 
 /// The quiet of every context, if this process is a PE of a job on one node, where all operations are
-/// complete but for their order. Returns whether it is.
+/// complete but for their order, and nobody records calls. Returns whether it is.
 #[inline(always)]
 #[track_caller]
 pub fn quiet_alone() -> bool {
-    let alone = try_rt().is_some_and(|rt| rt.network.is_none());
+    let alone = try_rt().is_some_and(|rt| rt.all_is_plain);
     if alone {
         if cfg!(debug_assertions) {
             // Finds threads that may not call the library.
@@ -75,15 +78,20 @@ impl Ctx {
 
     #[inline]
     pub(crate) fn quiet_in(&self, rt: &Runtime) {
-        if rt.network.is_some() {
-            self.quiet_far(rt);
+        match rt.all_is_plain {
+            true => full_fence(),
+            false => self.quiet_watched(rt),
         }
-        full_fence();
     }
 
     #[cold]
-    fn quiet_far(&self, rt: &Runtime) {
-        rt.far(|net| self.stream().on(net).quiet());
+    fn quiet_watched(&self, rt: &Runtime) {
+        let begun = rt.call_begins();
+        if rt.network.is_some() {
+            rt.far(|net| self.stream().on(net).quiet());
+        }
+        full_fence();
+        rt.call_ends(begun, || Call::of(Routine::Quiet));
     }
 
     /// Waits until the operations of this context towards some PEs are complete.
@@ -97,6 +105,7 @@ impl Ctx {
     #[track_caller]
     pub fn pe_quiet(&self, pes: impl IntoIterator<Item = usize>) {
         let rt = self.rt();
+        let begun = rt.call_begins();
         for pe in pes {
             let pe = self.in_job(pe);
             if !rt.is_near(pe) {
@@ -104,6 +113,7 @@ impl Ctx {
             }
         }
         full_fence();
+        rt.call_ends(begun, || Call::of(Routine::PeQuiet));
     }
 
     /// Waits until the sources of puts that were started with
@@ -129,6 +139,15 @@ impl Ctx {
         rt.far(|net| self.stream().on(net).release_sources_towards(pe as u32));
     }
 
+    #[cold]
+    fn fence_watched(&self, rt: &Runtime) {
+        let begun = rt.call_begins();
+        if let Some(network) = &rt.network {
+            self.stream().on(&network.endpoint).fence();
+        }
+        rt.call_ends(begun, || Call::of(Routine::Fence));
+    }
+
     /// Orders delivery of what this context has started before it and starts after it.
     ///
     /// # Spec
@@ -136,8 +155,9 @@ impl Ctx {
     #[inline]
     #[track_caller]
     pub fn fence(&self) {
-        if let Some(network) = &self.rt().network {
-            self.stream().on(&network.endpoint).fence();
+        let rt = self.rt();
+        if !rt.all_is_plain {
+            self.fence_watched(rt);
         }
         // ORDERING(quiet): as in `quiet`, for PEs of this node.
         cpu_fence(Ordering::AcqRel);

@@ -11,6 +11,7 @@ pub use crate::heap::address::Sym;
 pub use crate::init_finalize::{
     finalize, global_exit, init, init_from, initialized, start_pes, thread_level,
 };
+pub use crate::recording::pcontrol;
 pub use crate::runtime::ThreadLevel;
 pub use crate::symmetric::address::{
     addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,

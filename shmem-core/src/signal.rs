@@ -4,11 +4,14 @@
 //! signal sees the data. Over the network data and signal go one behind the other on the same
 //! connection, which delivers in order, and nobody waits between them.
 
+use shmem_node::recording::Routine;
+
 use crate::atomics::{AtomicOp, Width};
 use crate::context::{Ctx, routines};
 use crate::datum::Datum;
 use crate::heap::access;
 use crate::heap::address::Sym;
+use crate::recording::{Call, form};
 use crate::rma::{Completion, PUT};
 use crate::runtime::Place;
 use crate::symmetric::array::SymSlice;
@@ -84,7 +87,7 @@ impl Ctx {
         completion: Completion,
     ) {
         let rt = self.rt();
-        match self.place(rt, pe, dest.offset()) {
+        let put = |place| match place {
             Place::Near(to) => {
                 let word = to.elsewhere(signal.at.offset());
                 // SAFETY: readable by the caller; the target and the word are mapped, and the word is
@@ -106,6 +109,16 @@ impl Ctx {
                     self.release_sources_towards(rt, far);
                 }
             }
+        };
+        match self.place(rt, pe, dest.offset()) {
+            Place::Far(far) => {
+                let call = || {
+                    let routine = form(completion, Routine::PutSignal, Routine::PutSignalNbi);
+                    Call::on(routine, far, bytes, signal.at)
+                };
+                rt.watched(far, dest.offset(), call, put);
+            }
+            near => put(near),
         }
     }
 }

@@ -4,6 +4,7 @@
 pub mod job {
     pub use crate::error::Error;
     pub use crate::init_finalize::{global_exit, initialized, thread_level};
+    pub use crate::recording::pcontrol;
     pub use crate::runtime::ThreadLevel;
     pub use crate::unique_id::UniqueId;
     pub use crate::version::{SPEC_VERSION, VENDOR, info_name, info_version};

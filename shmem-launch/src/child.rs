@@ -276,8 +276,15 @@ impl Child {
     /// It is done: nothing is left of its subtree, whose report this is.
     pub(crate) fn done(&mut self, report: &mut Reduced, now: u64) {
         self.done = true;
-        if self.setup.contact.is_some() {
-            report.bring_to(now);
+        report.shift(self.late_by(report.sent, now));
+    }
+
+    /// What brings its moments to the clock of this end, modulo 2^64, if it has sent something at `sent` by its
+    /// own: 0 on the same machine; else they are late by the time that it took.
+    pub(crate) fn late_by(&self, sent: u64, now: u64) -> u64 {
+        match self.setup.contact {
+            Some(_) => now.wrapping_sub(sent),
+            None => 0,
         }
     }
 }

@@ -33,6 +33,7 @@
 //! | [`exit`] | causes, messages, exit status | yes |
 //! | [`census`] | what PEs wait for | yes |
 //! | [`report`] | reduction and rendering of `--report` | yes |
+//! | [`seeing`] | pictures of what PEs recorded: timeline and page | yes |
 //! | `child` | an agent as its parent knows it | yes |
 //! | [`agent`] | the agent as a state machine | yes |
 //! | [`root`] | the launcher as a state machine; spawned jobs | yes |
@@ -71,6 +72,7 @@ mod pulse;
 pub mod remote;
 pub mod report;
 pub mod root;
+pub mod seeing;
 pub mod stdio;
 
 /// Writes a line to standard error. Who cannot be told is not.
@@ -103,7 +105,7 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(cli) => cli,
         Err(e) => {
             if e.use_stderr() {
-                let _ = driver::put(Stream::Err, &e.render().to_string());
+                let _ = driver::put(Stream::Err, e.render().to_string());
                 return exit::USAGE;
             }
             use std::io::IsTerminal;
@@ -183,7 +185,7 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     }
     if cli.verbose || cli.dry_run {
-        let shown = driver::put(Stream::Err, &job::describe(&job));
+        let shown = driver::put(Stream::Err, job::describe(&job));
         if cli.dry_run {
             return shown.map_or_else(|lost| lost.status, |()| 0);
         }
@@ -195,8 +197,7 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
             return complain(&format!("cannot run the job: {e}"), exit::LAUNCHER);
         }
     };
-    let reports =
-        driver::write_reports(&outcome, cli.report.as_deref(), cli.report_json.as_deref());
+    let reports = driver::write_reports(&outcome, &cli);
     match (reports, outcome.facts.status) {
         (Err(lost), 0) => tell_lost(&lost),
         (Err(lost), status) => {
@@ -225,6 +226,6 @@ fn tell_lost(lost: &driver::Lost) -> u8 {
 
 fn complain(what: &dyn std::fmt::Display, status: u8) -> u8 {
     // The status tells it where the message cannot.
-    let _ = driver::put(Stream::Err, &format!("shmrun: {what}\n"));
+    let _ = driver::put(Stream::Err, format!("shmrun: {what}\n"));
     status
 }

@@ -20,7 +20,16 @@ pub enum Json {
 }
 
 impl Json {
-    fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+    /// All of it in one line, for where nobody reads it and much is written.
+    #[must_use]
+    pub fn compact(&self) -> String {
+        let mut out = String::new();
+        let _ = self.write(&mut out, None);
+        out
+    }
+
+    /// In lines that are indented for this depth, or in one.
+    fn write(&self, f: &mut impl Write, depth: Option<usize>) -> fmt::Result {
         let (open, close, len) = match self {
             Self::Null => return f.write_str("null"),
             Self::Bool(yes) => return write!(f, "{yes}"),
@@ -33,30 +42,40 @@ impl Json {
             Self::Array(values) => ('[', ']', values.len()),
             Self::Object(entries) => ('{', '}', entries.len()),
         };
+        let inside = depth.map(|depth| depth + 1);
+        let blank = if depth.is_some() { " " } else { "" };
         f.write_char(open)?;
         for at in 0..len {
-            let comma = if at > 0 { "," } else { "" };
-            write!(f, "{comma}\n{:indent$}", "", indent = 2 * (depth + 1))?;
+            if at > 0 {
+                f.write_char(',')?;
+            }
+            new_line(f, inside)?;
             match self {
-                Self::Array(values) => values[at].write(f, depth + 1)?,
+                Self::Array(values) => values[at].write(f, inside)?,
                 Self::Object(entries) => {
                     let (name, value) = &entries[at];
-                    write!(f, "\"{name}\": ")?;
-                    value.write(f, depth + 1)?;
+                    write!(f, "\"{name}\":{blank}")?;
+                    value.write(f, inside)?;
                 }
                 _ => {}
             }
         }
         if len > 0 {
-            write!(f, "\n{:indent$}", "", indent = 2 * depth)?;
+            new_line(f, depth)?;
         }
         f.write_char(close)
     }
 }
 
+fn new_line(f: &mut impl Write, depth: Option<usize>) -> fmt::Result {
+    depth.map_or(Ok(()), |depth| {
+        write!(f, "\n{:indent$}", "", indent = 2 * depth)
+    })
+}
+
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, 0)
+        self.write(f, Some(0))
     }
 }
 
@@ -92,6 +111,12 @@ numbers!(u8 u16 u32 u64);
 impl<T: Into<Json>> From<Option<T>> for Json {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
+    }
+}
+
+impl<T: Into<Json>> From<Vec<T>> for Json {
+    fn from(values: Vec<T>) -> Self {
+        values.into_iter().collect()
     }
 }
 
@@ -142,5 +167,7 @@ mod tests {
         let want = "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": [],\n  \"c\": {\n    \"d\": \
                     null\n  },\n  \"e\": true\n}";
         assert_eq!(value.to_string(), want);
+        let want = r#"{"a":[1,2],"b":[],"c":{"d":null},"e":true}"#;
+        assert_eq!(value.compact(), want);
     }
 }

@@ -122,6 +122,10 @@ pub struct HeapLayout {
     pub segment_stride: usize,
     /// What segments are aligned to.
     pub align: usize,
+    /// Room in which local PE `l` records what it calls begins at `recordings + l * recording_len`.
+    pub recordings: usize,
+    /// Its bytes; 0 where nobody records.
+    pub recording_len: usize,
     /// Length of the whole memory.
     pub len: usize,
 }
@@ -131,9 +135,15 @@ impl HeapLayout {
     pub const KVS_LOCKS: usize = PAGE;
 
     /// The layout for `n_local` PEs with room for `statics` bytes of static data and heaps of
-    /// `heap_size` bytes, on pages of `unit` bytes, a power of two from [`PAGE`]; `None` if the sizes
-    /// overflow.
-    pub fn new(n_local: usize, statics: u64, heap_size: u64, unit: usize) -> Option<Self> {
+    /// `heap_size` bytes, on pages of `unit` bytes, a power of two from [`PAGE`], and with `recording_len` bytes
+    /// for each PE in which to record; `None` if the sizes overflow.
+    pub fn new(
+        n_local: usize,
+        statics: u64,
+        heap_size: u64,
+        unit: usize,
+        recording_len: usize,
+    ) -> Option<Self> {
         let bytes = |n: u64| usize::try_from(n).ok();
         let align = match unit {
             PAGE => SEGMENT_ALIGN,
@@ -153,7 +163,11 @@ impl HeapLayout {
             // and heaps of such sizes, a put's source and target would.
             segment_stride |= align;
         }
-        let len = segment_stride.checked_mul(n_local)?.checked_add(segments)?;
+        let recordings = segment_stride.checked_mul(n_local)?.checked_add(segments)?;
+        let len = recording_len
+            .checked_mul(n_local)?
+            .checked_add(recordings)?
+            .checked_next_multiple_of(unit)?;
         (len <= 1 << 47).then_some(Self {
             pe_blocks,
             segments,
@@ -161,6 +175,8 @@ impl HeapLayout {
             segment_len,
             segment_stride,
             align,
+            recordings,
+            recording_len,
             len,
         })
     }
@@ -197,32 +213,35 @@ mod tests {
     #[test]
     fn segments_are_aligned_and_bounded() {
         const MIB: usize = 1 << 20;
-        let h = HeapLayout::new(3, 0, 10_000, PAGE).unwrap();
+        let h = HeapLayout::new(3, 0, 10_000, PAGE, 0).unwrap();
         assert_eq!((h.heap_start, h.segment_len), (4 * MIB, 4 * MIB + 10_000));
         assert_eq!((h.segments, h.segment_stride), (16 * MIB, 16 * MIB));
         assert_eq!((h.align, h.len), (16 * MIB, 64 * MIB));
-        let h = HeapLayout::new(1, 8192, 12 * MIB as u64 - 8192, PAGE).unwrap();
+        assert_eq!((h.recordings, h.recording_len), (h.len, 0));
+        let h = HeapLayout::new(3, 0, 10_000, PAGE, 2 * PAGE).unwrap();
+        assert_eq!((h.recordings, h.len), (64 * MIB, 64 * MIB + 6 * PAGE));
+        let h = HeapLayout::new(1, 8192, 12 * MIB as u64 - 8192, PAGE, 0).unwrap();
         assert_eq!((h.heap_start, h.segment_stride), (4 * MIB + 8192, 16 * MIB));
-        let even = HeapLayout::new(2, 0, 28 * MIB as u64, PAGE).unwrap();
+        let even = HeapLayout::new(2, 0, 28 * MIB as u64, PAGE, 0).unwrap();
         assert_eq!(
             (even.segment_len, even.segment_stride),
             (32 * MIB, 48 * MIB)
         );
-        assert_eq!(HeapLayout::new(1 << 20, 0, 1 << 40, PAGE), None);
-        assert_eq!(HeapLayout::new(2, 0, u64::MAX, PAGE), None);
-        assert_eq!(HeapLayout::new(2, u64::MAX, 0, PAGE), None);
+        assert_eq!(HeapLayout::new(1 << 20, 0, 1 << 40, PAGE, 0), None);
+        assert_eq!(HeapLayout::new(2, 0, u64::MAX, PAGE, 0), None);
+        assert_eq!(HeapLayout::new(2, u64::MAX, 0, PAGE, 0), None);
     }
 
     #[test]
     fn heaps_begin_on_huge_pages() {
         const HUGE: usize = 2 << 20;
-        let h = HeapLayout::new(3, 0, 10_000, HUGE).unwrap();
+        let h = HeapLayout::new(3, 0, 10_000, HUGE, 0).unwrap();
         assert_eq!((h.segments, h.segment_stride), (HUGE, 3 * HUGE));
         assert_eq!((h.align, h.len), (HUGE, 10 * HUGE));
-        let exact = HeapLayout::new(1, 0, HUGE as u64, HUGE).unwrap();
+        let exact = HeapLayout::new(1, 0, HUGE as u64, HUGE, 0).unwrap();
         assert_eq!(exact.len, 4 * HUGE);
-        let statics = HeapLayout::new(1, 4096, HUGE as u64, HUGE).unwrap();
+        let statics = HeapLayout::new(1, 4096, HUGE as u64, HUGE, 0).unwrap();
         assert_eq!(statics.heap_start, INTERNAL_SIZE + HUGE);
-        assert_eq!(HeapLayout::new(1, 0, u64::MAX >> 1, 1 << 63), None);
+        assert_eq!(HeapLayout::new(1, 0, u64::MAX >> 1, 1 << 63, 0), None);
     }
 }

@@ -477,6 +477,7 @@ mod tests {
             hca_addresses: HcaAddresses::shared(std::net::Ipv4Addr::LOCALHOST.into()),
             spins: 0,
             report: false,
+            calls: 0,
         })
         .unwrap()
     }

@@ -5,6 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 macro_rules! stats {
     ($($variant:ident, $name:literal, $unit:ident;)*) => {
         /// The figures of a record.
@@ -117,9 +120,37 @@ impl StatsRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeStats(pub [u64; STAT_COUNT]);
 
+/// Figures that are moments.
+pub const MOMENTS: [Stat; 2] = [Stat::InitDoneAt, Stat::FinalizeDoneAt];
+
 impl PeStats {
+    /// Adds `shift`, modulo 2^64, to the moments that it has.
+    pub fn shift(&mut self, shift: u64) {
+        for stat in MOMENTS {
+            let at = &mut self.0[stat as usize];
+            if *at != 0 {
+                *at = at.wrapping_add(shift);
+            }
+        }
+    }
+
     /// One figure.
     pub fn get(&self, stat: Stat) -> u64 {
         self.0[stat as usize]
+    }
+}
+
+impl Serialize for PeStats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_slice().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for PeStats {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let figures = Vec::<u64>::deserialize(deserializer)?;
+        let figures = <[u64; STAT_COUNT]>::try_from(figures);
+        let wrong = |f: Vec<u64>| D::Error::custom(format!("{} figures of {STAT_COUNT}", f.len()));
+        figures.map(Self).map_err(wrong)
     }
 }

@@ -40,6 +40,7 @@ programs! {
     PMI_RING = "pmi-ring";
     PMI_STORE = "pmi-store";
     RING = "ring";
+    SEEN = "seen";
     STATICS = "statics";
     STEP1_HELLO = "step1-hello";
     STEP2_PUT = "step2-put";

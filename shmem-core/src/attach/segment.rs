@@ -66,6 +66,7 @@ pub(super) fn make(settings: &Settings, node: &Node<'_>) -> Result<NodeSegment, 
         hca_addresses: node.addresses,
         spins: settings.spin.polls(node.on_machine),
         report: false,
+        calls: 0,
     })?;
     Ok(segment)
 }

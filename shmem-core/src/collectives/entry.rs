@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use shmem_node::waiting::{Collective as Call, Wait};
 
 use super::announce::Announcement;
+use crate::recording::Call as RecordedCall;
 use crate::runtime::{Runtime, rt};
 use crate::team::{Guard, Team};
 
@@ -30,12 +31,16 @@ impl Team {
         say: impl FnOnce(Announcement) -> Announcement,
     ) -> (&'static Runtime, Guard<'_>) {
         let rt = rt();
-        let guard = self.occupy(rt);
+        let mut guard = self.occupy(rt);
         let at = Location::caller();
         let number = self.begin(call, at);
         if self.is_world() {
             rt.block.begun.store(number, Ordering::Relaxed);
         }
+        guard.recorded = rt.scope(|| RecordedCall {
+            at: self.collective_number(number),
+            ..RecordedCall::of(call.into())
+        });
         if rt.checks {
             rt.agree(self, &say(Announcement::new(call, at)));
         }

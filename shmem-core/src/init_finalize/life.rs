@@ -13,6 +13,7 @@ use shmem_ib::spin::SpinLimit;
 use shmem_mpi::Mpi;
 use shmem_node::cpus;
 use shmem_node::pe_block::PeState;
+use shmem_node::recording::Routine;
 use shmem_node::settings::{Connect, Settings};
 use shmem_node::stats::Stat;
 use shmem_node::sys;
@@ -100,7 +101,7 @@ fn run_steps(
         }
         None => Statics::Private(Why::NotAsked),
     };
-    steps.done(Stat::MapWall, Stat::MapCpu);
+    steps.step(Routine::InitMap, Stat::MapWall, Stat::MapCpu);
 
     let book = attached.pmi.book(&node, life);
     let again = past.alike(&settings, statics, level);
@@ -116,13 +117,13 @@ fn run_steps(
         false => None,
     };
     let network = made.as_ref().or(again.and_then(|rt| rt.network.as_ref()));
-    steps.done(Stat::EndpointWall, Stat::EndpointCpu);
+    steps.step(Routine::InitEndpoint, Stat::EndpointWall, Stat::EndpointCpu);
     if let Some(network) = network {
         let here = (&node, local);
         let (pmi, checks) = (&attached.pmi, compares(&settings));
         pmi.publish(here, life, &book, &network.endpoint, checks)?;
     }
-    steps.done(Stat::GatherWall, Stat::GatherCpu);
+    steps.step(Routine::InitGather, Stat::GatherWall, Stat::GatherCpu);
 
     let own = node.segment(local);
     if let Some(network) = network {
@@ -135,7 +136,7 @@ fn run_steps(
         }
         network.start_progress_thread()?;
     }
-    steps.done(Stat::RegisterWall, Stat::RegisterCpu);
+    steps.step(Routine::InitRegister, Stat::RegisterWall, Stat::RegisterCpu);
 
     // For those who wait: an MPI library that cannot be used does not keep OpenSHMEM from being.
     let mpi = Mpi::in_process().ok().flatten();
@@ -150,12 +151,18 @@ fn run_steps(
             rt
         }
         None => {
+            let recorder = node.recorder(local);
+            let all_is_plain = made.is_none() && recorder.is_none();
             let rt = Runtime {
                 me,
                 n_pes: node.n_pes(),
                 local,
                 node,
                 my_node: node.node() as u32,
+                plain_node: match recorder {
+                    None => node.node() as u32,
+                    Some(_) => u32::MAX,
+                },
                 neighbours: Neighbours::new(&node),
                 node_of: node.node_of(),
                 local_of: node.local_of(),
@@ -178,6 +185,8 @@ fn run_steps(
                 notices_inbound,
                 network: made,
                 threads: Threads::promised(level),
+                all_is_plain,
+                recorder,
                 checks: compares(&settings),
                 life: life.into(),
             };
@@ -198,13 +207,13 @@ fn run_steps(
             .inspect_err(|_| uninstall())
             .map_err(|e| Error::Network(e.to_string()))?;
     }
-    steps.done(Stat::ConnectWall, Stat::ConnectCpu);
+    steps.step(Routine::InitConnect, Stat::ConnectWall, Stat::ConnectCpu);
     block.checks.store(rt.checks.into(), Ordering::Relaxed);
     rt.node_barrier();
     same_checks(rt).inspect_err(|_| uninstall())?;
-    steps.done(Stat::BarrierWall, Stat::BarrierCpu);
+    steps.step(Routine::InitBarrier, Stat::BarrierWall, Stat::BarrierCpu);
     block.set_state(PeState::Running);
-    steps.finish(block, rt.network.as_ref());
+    steps.finish(rt);
     messages::started(rt, &settings, life);
     Ok(rt)
 }
@@ -284,7 +293,7 @@ pub(super) fn end(rt: Collective) {
         network.stop();
     }
     steps.done(Stat::FinalizeWall, Stat::FinalizeCpu);
-    steps.leave(rt.block);
+    steps.leave(&rt);
     rt.block.set_state(PeState::Finalized);
     uninstall();
     messages::finalized(rt.me);

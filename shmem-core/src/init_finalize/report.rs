@@ -1,12 +1,11 @@
 //! Measures init step by step and writes this PE's record for `shmrun --report`.
 
 use shmem_ib::connect::endpoint::EndpointStats;
-use shmem_node::pe_block::PeBlock;
+use shmem_node::recording::{Event, Routine};
 use shmem_node::stats::Stat;
 use shmem_node::sys::{monotonic_ns, process_cpu_ns};
 use smallvec::SmallVec;
 
-use crate::network::Network;
 use crate::runtime::Runtime;
 
 /// Stopwatch over the steps of init or finalize. CPU time is a system call to read, so it is only
@@ -16,6 +15,8 @@ pub(super) struct Steps {
     last: (u64, u64),
     detailed: bool,
     figures: SmallVec<[(Stat, u64); 16]>,
+    /// Where each step ended, and which it was.
+    ends: SmallVec<[(Routine, u64); 8]>,
 }
 
 impl Steps {
@@ -26,12 +27,19 @@ impl Steps {
             last: now,
             detailed: false,
             figures: SmallVec::new(),
+            ends: SmallVec::new(),
         }
     }
 
     /// Also measures CPU time step by step, if a report was asked for.
     pub(super) fn detail(&mut self, report: bool) {
         self.detailed = report;
+    }
+
+    /// Ends a step that is recorded.
+    pub(super) fn step(&mut self, step: Routine, wall: Stat, cpu: Stat) {
+        self.done(wall, cpu);
+        self.ends.push((step, self.last.0));
     }
 
     /// Ends a step.
@@ -48,7 +56,8 @@ impl Steps {
     }
 
     /// Ends init.
-    pub(super) fn finish(self, block: &PeBlock, network: Option<&Network>) {
+    pub(super) fn finish(self, rt: &Runtime) {
+        let (block, network) = (rt.block, &rt.network);
         block.stats.set(Stat::InitWall, self.last.0 - self.start.0);
         block
             .stats
@@ -58,18 +67,33 @@ impl Steps {
             let made = network.endpoint.connected_peers().len() as u64;
             block.stats.set(Stat::InitConnections, made);
         }
-        self.write(block);
+        self.write(rt);
     }
 
     /// Ends finalize.
-    pub(super) fn leave(self, block: &PeBlock) {
-        block.stats.set(Stat::FinalizeDoneAt, self.last.0);
-        self.write(block);
+    pub(super) fn leave(self, rt: &Runtime) {
+        rt.block.stats.set(Stat::FinalizeDoneAt, self.last.0);
+        self.write(rt);
     }
 
-    fn write(self, block: &PeBlock) {
+    fn write(self, rt: &Runtime) {
         for (stat, value) in self.figures {
-            block.stats.set(stat, value);
+            rt.block.stats.set(stat, value);
+        }
+        let mut begin = self.start.0;
+        for (routine, end) in self.ends {
+            if let Some(recorder) = &rt.recorder {
+                recorder.add(&Event {
+                    begin,
+                    end,
+                    routine,
+                    thread: 0,
+                    pe: Event::NOBODY,
+                    bytes: 0,
+                    at: 0,
+                });
+            }
+            begin = end;
         }
     }
 }

@@ -25,11 +25,13 @@
 //! word until the thread before is through.
 
 use shmem_ib::atomic::{AtomicOp, Width};
+use shmem_node::recording::Routine;
 use shmem_node::waiting::{LockWait, Wait};
 
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
+use crate::recording::Call;
 use crate::runtime::{Runtime, ThreadLevel, rt};
 
 const GRANTED: u64 = 1 << 63;
@@ -135,6 +137,10 @@ impl Runtime {
     /// Takes the lock at `at`, when it is this PE's turn.
     #[track_caller]
     pub(crate) fn lock_set(&self, at: usize) {
+        let _recorded = self.scope(|| Call {
+            at,
+            ..Call::of(Routine::SetLock)
+        });
         while !self.enter(at) {
             if self.threads.level() < ThreadLevel::Multiple {
                 self.waits_for_itself(at);

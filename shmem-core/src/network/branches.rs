@@ -16,6 +16,7 @@ use super::settings::Shares;
 use super::{Adapter, failed, random};
 use crate::error::Error;
 use crate::fault;
+use crate::recording::watch_connections;
 use crate::told::OfEndpoint;
 
 /// The branches that there may be.
@@ -105,6 +106,9 @@ impl Branches {
                     .branch(Arc::clone(&device), number, self.shares.each, random()?)
                     .map_err(|e| failed(&e))?;
                 endpoint.on_wait(OfEndpoint(adapter.view.pe_block(adapter.local())));
+                if let Some(recorder) = adapter.view.recorder(adapter.local()) {
+                    watch_connections(recorder, &endpoint);
+                }
                 endpoint.on_failure(|error| fault::fail(&error.to_string()));
                 self.all[index].get_or_init(|| Branch {
                     index,

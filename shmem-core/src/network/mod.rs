@@ -35,6 +35,7 @@ use crate::collectives::compares;
 use crate::error::Error;
 use crate::fault;
 use crate::pmi::{Book, Identity};
+use crate::recording::watch_connections;
 use crate::told::OfEndpoint;
 
 /// Who may sleep until memory changes that this PE's HCA writes for other nodes: this PE, and with
@@ -233,6 +234,9 @@ impl Network {
         self.endpoint.on_inbound(move || bells.ring());
         self.endpoint
             .on_wait(OfEndpoint(adapter.view.pe_block(adapter.local())));
+        if let Some(recorder) = adapter.view.recorder(adapter.local()) {
+            watch_connections(recorder, &self.endpoint);
+        }
         // The program may be in no call that could tell: it computes, or waits for its memory to change.
         self.endpoint
             .on_failure(|error| fault::fail(&error.to_string()));

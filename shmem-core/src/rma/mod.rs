@@ -13,11 +13,13 @@ pub(crate) use self::strided::put_blocks_signal;
 pub use self::strided::{Blocks, get_blocks, put_blocks};
 
 use shmem_ib::connect::endpoint::Source;
+use shmem_node::recording::Routine;
 
 use crate::context::{self, Ctx, Stream};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::heap::parts::Piece;
+use crate::recording::{Call, form};
 use crate::runtime::{Place, Runtime};
 
 /// What an array is too short for, in messages.
@@ -75,10 +77,34 @@ impl Ctx {
             // SAFETY: by the caller.
             Place::Near(to) => unsafe { to.put(source, bytes) },
             // SAFETY: by the caller.
+            Place::Far(pe) => unsafe { self.put_watched(rt, dest, source, bytes, pe, completion) },
+        }
+    }
+
+    /// # Safety
+    /// As for [`Self::put_bytes`].
+    #[cold]
+    unsafe fn put_watched(
+        &self,
+        rt: &'static Runtime,
+        dest: Sym,
+        source: *const u8,
+        bytes: usize,
+        pe: usize,
+        completion: Completion,
+    ) {
+        let call = || {
+            let routine = form(completion, Routine::Put, Routine::PutNbi);
+            Call::on(routine, pe, bytes, dest)
+        };
+        rt.watched(pe, dest.offset(), call, |place| match place {
+            // SAFETY: by the caller.
+            Place::Near(to) => unsafe { to.put(source, bytes) },
+            // SAFETY: by the caller.
             Place::Far(pe) => unsafe {
                 rt.put_far(self.stream(), dest, source, bytes, pe, completion);
             },
-        }
+        });
     }
 
     /// Reads `bytes` bytes from `source` of `pe`.
@@ -101,10 +127,34 @@ impl Ctx {
             // SAFETY: by the caller.
             Place::Near(from) => unsafe { from.get(dest, bytes) },
             // SAFETY: by the caller.
+            Place::Far(pe) => unsafe { self.get_watched(rt, dest, source, bytes, pe, completion) },
+        }
+    }
+
+    /// # Safety
+    /// As for [`Self::get_bytes`].
+    #[cold]
+    unsafe fn get_watched(
+        &self,
+        rt: &'static Runtime,
+        dest: *mut u8,
+        source: Sym,
+        bytes: usize,
+        pe: usize,
+        completion: Completion,
+    ) {
+        let call = || {
+            let routine = form(completion, Routine::Get, Routine::GetNbi);
+            Call::on(routine, pe, bytes, source)
+        };
+        rt.watched(pe, source.offset(), call, |place| match place {
+            // SAFETY: by the caller.
+            Place::Near(from) => unsafe { from.get(dest, bytes) },
+            // SAFETY: by the caller.
             Place::Far(pe) => unsafe {
                 rt.get_far(self.stream(), dest, source, bytes, pe, completion)
             },
-        }
+        });
     }
 }
 

@@ -9,9 +9,12 @@
 use std::mem::MaybeUninit;
 
 use super::Completion::{self, AtQuiet, OnReturn};
+use shmem_node::recording::Routine;
+
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
+use crate::recording::Call;
 use crate::runtime::Place;
 use crate::signal::Signal;
 
@@ -213,7 +216,7 @@ pub unsafe fn put_blocks(
     completion: Completion,
 ) {
     let rt = ctx.rt();
-    match ctx.place(rt, pe, dest.offset()) {
+    let put = |place| match place {
         Place::Near(to) => {
             // SAFETY: by the caller; the target is mapped.
             unsafe { copy_blocks(source, to.at(), blocks) };
@@ -222,6 +225,13 @@ pub unsafe fn put_blocks(
         Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
         Place::Far(_) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe, completion) },
+    };
+    match ctx.place(rt, pe, dest.offset()) {
+        Place::Far(far) => {
+            let call = || Call::on(Routine::Iput, far, blocks.count * blocks.bytes, dest);
+            rt.watched(far, dest.offset(), call, put);
+        }
+        near => put(near),
     }
 }
 
@@ -244,9 +254,15 @@ pub(crate) unsafe fn put_blocks_signal(
     completion: Completion,
 ) {
     signal.check();
+    let rt = ctx.rt();
+    let begun = rt.call_begins();
     // SAFETY: by the caller.
     unsafe { put_blocks(ctx, dest, source, blocks, pe, completion) };
     ctx.signal(signal, pe);
+    rt.call_ends(begun, || {
+        let bytes = blocks.count * blocks.bytes;
+        Call::on(Routine::Iput, ctx.in_job(pe), bytes, signal.at)
+    });
 }
 
 /// Copies blocks of `source` of PE `pe` of the context here. They are here at `completion`, or earlier: where
@@ -272,11 +288,18 @@ pub unsafe fn get_blocks(
     completion: Completion,
 ) {
     let rt = ctx.rt();
-    match ctx.place(rt, pe, source.offset()) {
+    let get = |place| match place {
         // SAFETY: by the caller; the source is mapped.
         Place::Near(from) => unsafe { copy_blocks(from.at(), dest, blocks) },
         Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
         Place::Far(_) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe, completion) },
+    };
+    match ctx.place(rt, pe, source.offset()) {
+        Place::Far(far) => {
+            let call = || Call::on(Routine::Iget, far, blocks.count * blocks.bytes, source);
+            rt.watched(far, source.offset(), call, get);
+        }
+        near => get(near),
     }
 }

@@ -17,6 +17,7 @@ use shmem_ib::connect::endpoint::{ConnError, Endpoint};
 use shmem_ib::device::Device;
 use shmem_ib::spin::SpinLimit;
 use shmem_node::pe_block::PeBlock;
+use shmem_node::recording::Recorder;
 use shmem_node::segment::NodeView;
 use shmem_node::turns::Turns;
 
@@ -40,6 +41,9 @@ pub(crate) struct Runtime {
     pub(crate) local: usize,
     pub(crate) node: NodeView,
     pub(crate) my_node: u32,
+    /// The node whose memory the program's operations access without further ado: this one, and none where calls are
+    /// recorded. So who does not record has nothing to ask.
+    pub(crate) plain_node: u32,
     pub(crate) node_of: &'static [u32],
     pub(crate) local_of: &'static [u32],
     pub(crate) neighbours: Neighbours,
@@ -60,6 +64,10 @@ pub(crate) struct Runtime {
     /// Whether somebody rings when other nodes have written this PE's memory.
     pub(crate) notices_inbound: bool,
     pub(crate) threads: Threads,
+    /// Whether all memory is that of this node, and no calls are recorded.
+    pub(crate) all_is_plain: bool,
+    /// Where this PE records what it calls, if it is to.
+    pub(crate) recorder: Option<Recorder>,
     /// Whether PEs compare what they call before each collective (`SHMEM_CHECK`).
     pub(crate) checks: bool,
     /// Which init this is, as [`Runtime::life`] tells. Changes in init alone, which publishes the

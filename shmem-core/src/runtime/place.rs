@@ -17,7 +17,7 @@ use crate::heap::access;
 pub(crate) enum Place {
     /// On this node.
     Near(Near),
-    /// On another node: the PE's number in the job.
+    /// On another node, or wherever it is if calls are recorded: the PE's number in the job.
     Far(usize),
 }
 
@@ -31,7 +31,7 @@ pub struct Near {
 }
 
 /// Where PE `world_pe` of the job has what are the `len` bytes at `at` here. `None` if these are not
-/// symmetric, if the PE is on another node or does not exist, and before init.
+/// symmetric, if the PE is on another node or does not exist, before init, and where calls are recorded.
 ///
 /// What is done there is done on the default context, or on any other: inside a node that makes no
 /// difference.
@@ -53,22 +53,39 @@ pub fn near(at: *const u8, len: usize, world_pe: usize) -> Option<Near> {
 }
 
 impl Runtime {
-    /// Where the byte at `offset` of `pe`'s segment is.
+    /// Where the byte at `offset` of `pe`'s segment is, for an operation of the program.
     ///
     /// # Panics
     /// If there is no such PE.
     #[inline]
     #[track_caller]
     pub(crate) fn place(&'static self, pe: usize, offset: usize) -> Place {
-        if !self.is_near(pe) {
-            return Place::Far(pe);
+        match self.node(pe) == self.plain_node {
+            true => Place::Near(self.near(pe, offset)),
+            false => Place::Far(pe),
         }
+    }
+
+    /// Where it really is, for an operation that is recorded if any is.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    #[track_caller]
+    pub(crate) fn real_place(&'static self, pe: usize, offset: usize) -> Place {
+        match self.is_near(pe) {
+            true => Place::Near(self.near(pe, offset)),
+            false => Place::Far(pe),
+        }
+    }
+
+    #[inline(always)]
+    fn near(&'static self, pe: usize, offset: usize) -> Near {
         let local = self.local_of[pe] as usize;
-        Place::Near(Near {
+        Near {
             rt: self,
             at: self.neighbour(local, offset),
             local,
-        })
+        }
     }
 
     /// Whether `pe` is on this node.
@@ -78,8 +95,14 @@ impl Runtime {
     #[inline]
     #[track_caller]
     pub(crate) fn is_near(&self, pe: usize) -> bool {
+        self.node(pe) == self.my_node
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn node(&self, pe: usize) -> u32 {
         match self.node_of.get(pe) {
-            Some(&node) => node == self.my_node,
+            Some(&node) => node,
             None => self.no_such_pe(pe),
         }
     }

@@ -3,16 +3,20 @@
 use std::sync::atomic::Ordering;
 
 use super::Team;
+use crate::recording::Scope;
 use crate::runtime::Runtime;
 
 /// The thread that is in a collective of a team.
-#[derive(Debug)]
-pub(crate) struct Guard<'a>(&'a Team);
+pub(crate) struct Guard<'a> {
+    team: &'a Team,
+    /// Set by who enters.
+    pub(crate) recorded: Option<Scope>,
+}
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // ORDERING(collective): pairs with `Team::occupy`.
-        self.0.meeting.store(false, Ordering::Release);
+        self.team.meeting.store(false, Ordering::Release);
     }
 }
 
@@ -35,7 +39,10 @@ impl Team {
         if self.meeting.swap(true, Ordering::Acquire) {
             self.crowded();
         }
-        Guard(self)
+        Guard {
+            team: self,
+            recorded: None,
+        }
     }
 
     #[cold]

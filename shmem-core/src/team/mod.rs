@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use shmem_node::barrier::NodeBarrier;
+use shmem_node::recording;
 use shmem_node::segment::NodeView;
 use shmem_node::waiting::{self, Collective as Call, Place, TeamKind};
 
@@ -320,6 +321,13 @@ impl Team {
         let now = u64::from(number) << 32 | u64::from(call as u8);
         self.now.store(now, Ordering::Relaxed);
         number
+    }
+
+    /// What tells a collective of this team, the `number`th, from others of the job.
+    #[cold]
+    pub(crate) fn collective_number(&self, number: u32) -> usize {
+        let first = self.members.world_pe(0).unwrap_or_default();
+        recording::collective_number(self.slot as u8, first as u32, number) as usize
     }
 
     /// Which collective this PE is in, or was in last, how many it has begun, and where the program called it.

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use shmem_mpi::Mpi;
 use shmem_node::doorbell::Pace;
+use shmem_node::recording::Routine;
 use shmem_node::stats::Stat;
 use shmem_node::waiting::Wait;
 
+use crate::recording::Call;
 use crate::runtime::Runtime;
 
 /// How often a PE that cannot be told of a change offers its core to others before it naps: a
@@ -53,7 +55,15 @@ impl Runtime {
     ///
     /// [`wait_for`]: Self::wait_for
     pub(crate) fn wait_for_memory(&self, what: impl Fn() -> Wait, ready: impl FnMut() -> bool) {
-        self.wait_at(FOR_SILENT_STORES, what, ready);
+        let begun = self.call_begins();
+        self.wait_at(FOR_SILENT_STORES, &what, ready);
+        self.call_ends(begun, || match what() {
+            Wait::Memory(word) => Call {
+                at: word.at as usize,
+                ..Call::of(word.form.into())
+            },
+            _ => Call::of(Routine::WaitUntil),
+        });
     }
 
     /// Returns when `ready()` holds. Polls while cores are to spare, then sleeps; memory written

@@ -166,7 +166,10 @@ pub enum Action {
     /// [`way`](crate::manager::Manager::way) tells.
     SegmentsAdded,
     /// Operations for this peer may be posted now: [`way`](crate::manager::Manager::way) tells where.
-    Opened,
+    Opened {
+        /// Since when they were wanted, if they were.
+        since: Option<u64>,
+    },
     /// The wanted connection did not come to be; a later `connect` starts anew.
     Failed(Failure),
     /// The peer has nothing under way towards us, and starts nothing any more; nothing may be

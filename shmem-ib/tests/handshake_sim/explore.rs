@@ -303,7 +303,7 @@ impl State {
                         self.sides[pe].wants = false;
                     }
                 }
-                Action::Opened => {
+                Action::Opened { .. } => {
                     let way = self.sides[pe].machine.way().expect("it is open");
                     self.fabric.open(me, way.qpn);
                 }

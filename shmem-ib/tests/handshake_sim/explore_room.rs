@@ -332,7 +332,7 @@ impl State {
                     "a queue pair of PE {i} is destroyed under its operation"
                 );
             }
-            Action::Opened => {
+            Action::Opened { .. } => {
                 peer.entitled = peer.waiters;
                 let way = pe.manager.way(to).expect("it is open");
                 self.fabric.open(me, way.qpn);

@@ -369,7 +369,7 @@ impl World {
                     });
                 }
                 Action::CreateQp => manager.qp_created(now, peer, Qpn(100 + peer)),
-                Action::Opened => {
+                Action::Opened { .. } => {
                     let way = manager.way(peer).expect("it is open");
                     assert!(!way.left, "PE {peer} has left before the barrier");
                     self.missing -= 1;

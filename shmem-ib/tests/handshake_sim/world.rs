@@ -337,7 +337,7 @@ impl World {
                         self.endpoints[pe as usize].wants.retain(|to| *to != peer);
                     }
                 }
-                Action::Opened => {
+                Action::Opened { .. } => {
                     let way = manager.way(peer).expect("it is open");
                     let memory = way.segments.first().map(|s| s.address >> 32);
                     let is_pe = peer < self.identity.n_pes;

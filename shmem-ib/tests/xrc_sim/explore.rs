@@ -262,7 +262,7 @@ impl State {
                 Action::LinkQp { qpn, sq_psn, link } => {
                     self.fabric.open(me, qpn, sq_psn, &link);
                 }
-                Action::Opened => {
+                Action::Opened { .. } => {
                     let way = this.manager.way(to).expect("it is open");
                     assert_leads_to(&way, to);
                     let taker = self.fabric.deliver(way.qpn);

@@ -426,7 +426,7 @@ impl World {
                     let alive = self.fabric.open(pe, qpn, sq_psn, &link);
                     self.totals.opened_towards_the_dead += u64::from(!alive);
                 }
-                Action::Opened => {
+                Action::Opened { .. } => {
                     assert_leads_to(&manager.way(to).expect("it is open"), to);
                     assert_eq!(this.under_way.get(&to).copied().unwrap_or_default(), 0);
                 }

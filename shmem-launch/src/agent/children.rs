@@ -115,6 +115,15 @@ impl Agent {
             }
             Frame::Traced { .. } => self.up.send(&frame),
             Frame::Counted { number, census } => self.counted(child, number, *census),
+            Frame::Recorded {
+                shift,
+                sent,
+                recording,
+            } => self.up.send(&Frame::Recorded {
+                shift: shift.wrapping_add(c.late_by(sent, now)),
+                sent: now,
+                recording,
+            }),
             Frame::Done(mut report) => {
                 c.done(&mut report, now);
                 self.report.get_or_insert_default().merge(&report);

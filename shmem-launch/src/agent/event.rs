@@ -112,6 +112,8 @@ pub enum Event<'a> {
     StdinTaken(u32),
     /// Somebody sent this agent a signal to end.
     Terminated(u8),
+    /// What a PE of this node recorded, encoded. Comes before [`Event::CleanedUp`].
+    Recorded(Vec<u8>),
     /// Everything in the process group is gone, and this is the node's report.
     CleanedUp(Box<Reduced>),
     /// What the PEs do, for the question of this number.

@@ -280,6 +280,11 @@ impl Agent {
                 let what = format!("its launch agent was told to end: it {end}");
                 self.fault(0, Cause::Node { what });
             }
+            Event::Recorded(recording) => self.up.send(&Frame::Recorded {
+                shift: 0,
+                sent: now,
+                recording: &recording,
+            }),
             Event::CleanedUp(report) => self.cleaned_up(&report, now),
             Event::Timer => {
                 self.output.tick(now, &mut self.up);

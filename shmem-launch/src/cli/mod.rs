@@ -144,13 +144,24 @@ pub struct Cli {
     #[arg(long, conflicts_with = "respawn", help_heading = PROGRAM)]
     pub keep_going: bool,
 
-    /// Write times of the start, ends and figures of the PEs to a file; - is standard output
+    /// Write times of the start, ends and figures of the PEs to a file; - is standard output. A file whose name ends
+    /// in .html is a page with pictures: who talked with whom, in what the time went, what was waited for
     #[arg(long, value_name = "FILE", help_heading = TELL, value_hint = ValueHint::FilePath)]
     pub report: Option<OsString>,
 
     /// The same as JSON, with the end, CPU time and memory of each PE
     #[arg(long, value_name = "FILE", help_heading = TELL, value_hint = ValueHint::FilePath)]
     pub report_json: Option<OsString>,
+
+    /// Write a timeline of the calls of all PEs to a file, to be opened at ui.perfetto.dev; - is standard
+    /// output
+    #[arg(long, value_name = "FILE", help_heading = TELL, value_hint = ValueHint::FilePath)]
+    pub trace: Option<OsString>,
+
+    /// How many of its calls each PE has room to record for --trace and pages, at 40 bytes each: those that follow
+    /// are counted. Without it as many as fit into 256 MiB for all PEs, 256 to 1048576
+    #[arg(long, value_name = "N", help_heading = TELL, value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
+    pub trace_calls: Option<u32>,
 
     /// Tell with what status all PEs ended, not only where those of several that failed differ
     #[arg(long, help_heading = TELL)]

@@ -81,6 +81,7 @@ impl Node {
             hca_addresses: parts.addresses,
             spins: launch.spins.unwrap_or_else(|| settings.spin.polls(here)),
             report: launch.options.report,
+            calls: launch.options.calls,
         })
         .map_err(|e| e.to_string())?;
         let failed = |e| format!("cannot start the process that starts the PEs: {e}");

@@ -99,6 +99,7 @@ mod tests {
             hca_addresses: HcaAddresses::shared("127.0.0.1".parse().unwrap()),
             spins: 0,
             report: false,
+            calls: 0,
         })
         .unwrap()
     }

@@ -17,7 +17,7 @@ use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 14;
+pub const LAUNCH_VERSION: u32 = 15;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +115,8 @@ pub struct JobOptions {
     pub report: bool,
     /// Whether it is to have each PE.
     pub report_each: bool,
+    /// How many of its calls each PE has room to record; 0 if it is not to.
+    pub calls: u32,
     /// Whether the statuses of all PEs are told.
     pub all_statuses: bool,
     /// Whether output is passed on as it comes rather than by lines (a single PE).
@@ -426,6 +428,7 @@ pub(crate) mod tests {
                 commands: vec![command(n_nodes, program, argv), second],
                 options: JobOptions {
                     report,
+                    calls: more,
                     raw_output: flip,
                     respawns: more,
                     timeout_s: flip.then_some(bytes),

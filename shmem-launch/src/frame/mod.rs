@@ -40,6 +40,7 @@
 //! | `Ask`, `Answer` | up, down | what a PE asks the launcher: names, other jobs |
 //! | `Count`, `Counted` | down, up | what PEs wait for: the question, and what the subtree's do |
 //! | `Trace`, `Traced` | down, up | which PEs' stacks are wanted, and one of them |
+//! | `Recorded` | up | what a PE recorded of its calls, before the `Done` of its node |
 //!
 //! The link between a launcher and that of a job which its PEs spawned ([`crate::root`]) carries the
 //! same frames: `Job` first, `Signal` and `Stop` down, `Ask` up and `Answer` down; and one `Answer`
@@ -227,6 +228,17 @@ pub enum Frame<'a> {
         rank: u32,
         /// The words.
         text: String,
+    },
+    /// What a PE recorded, if it was to.
+    Recorded {
+        /// What is to be added to its moments, modulo 2^64, to bring them to the clock of the machine that sends
+        /// this.
+        shift: u64,
+        /// When it was sent, by that clock.
+        sent: u64,
+        /// Encoded [`Recording`](shmem_node::recording::Recording).
+        #[serde(serialize_with = "codec::bytes")]
+        recording: &'a [u8],
     },
     // The hot ones come last: their variants have no numbers.
     /// What a PE wrote, or the remote shell of a node.
@@ -444,7 +456,12 @@ mod tests {
                 rank: 4,
                 text: "#0 main".into(),
             },
-            Frame::Traced { .. } => Frame::Output {
+            Frame::Traced { .. } => Frame::Recorded {
+                shift: 1 << 63,
+                sent: 9,
+                recording: data,
+            },
+            Frame::Recorded { .. } => Frame::Output {
                 rank: 5,
                 stream: Stream::Out,
                 data,

@@ -26,6 +26,7 @@ use crate::memory::{self, MemoryError, Need};
 use crate::plan::{Layout, PlanError};
 use crate::program::ProgramError;
 use crate::report::Launcher;
+use crate::seeing;
 use crate::sys;
 use environment::environment;
 use place::{Place, PlaceError};
@@ -306,6 +307,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         options: JobOptions {
             report: cli.report.is_some() || cli.report_json.is_some(),
             report_each: cli.report_json.is_some(),
+            calls: seeing::room(cli, layout.n_pes()),
             all_statuses: cli.print_all_exitcodes,
             raw_output: layout.n_pes() == 1 && !cli.inherited.label,
             label: cli.inherited.label,

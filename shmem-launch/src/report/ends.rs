@@ -57,7 +57,7 @@ impl Ends {
 
     /// The different ends in the order of the ranks that came to them first, with how many PEs did, and
     /// their ranks.
-    pub(super) fn groups(&self) -> Vec<(End, u64, String)> {
+    pub(crate) fn groups(&self) -> Vec<(End, u64, String)> {
         let mut out: Vec<(End, u64, String, usize)> = Vec::new();
         for run in &self.runs {
             let at = out.iter().position(|group| group.0 == run.end);
@@ -103,7 +103,7 @@ impl Ends {
 }
 
 /// An end in a word or two.
-pub(super) fn name(end: End) -> String {
+pub(crate) fn name(end: End) -> String {
     match end {
         End::Code(code) => format!("status {code}"),
         End::Signal {

@@ -10,12 +10,14 @@ mod ends;
 mod json;
 mod text;
 
+pub(crate) use ends::name as end_name;
 pub use ends::{Ended, Ends, Processes, Used};
 pub use json::to_json;
 pub use text::to_text;
+pub(crate) use text::value;
 
 use serde::{Deserialize, Serialize};
-use shmem_node::stats::{PeStats, STAT_COUNT, Stat};
+use shmem_node::stats::{MOMENTS as MOMENTS_OF_PES, PeStats, STAT_COUNT, Stat};
 
 /// Minimum, maximum and sum of one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,10 +135,8 @@ impl Reduced {
         }
     }
 
-    /// Brings all moments from the clock of the machine that sent the record to that of the one on
-    /// which it has just come, at `now`: they are late by the time that it took.
-    pub fn bring_to(&mut self, now: u64) {
-        let shift = now.wrapping_sub(self.sent);
+    /// Adds `shift`, modulo 2^64, to all moments: brings them to the clock of another machine.
+    pub fn shift(&mut self, shift: u64) {
         for moments in &mut self.moments {
             moments.shift(shift);
         }
@@ -190,7 +190,7 @@ pub struct Launcher {
 
 /// The phases of a job, each with its beginning and end in nanoseconds since `shmrun` began. They
 /// overlap: PEs are in init on one node while others are being started.
-fn phases(l: &Launcher, r: &Reduced) -> Vec<(&'static str, u64, u64)> {
+pub(crate) fn phases(l: &Launcher, r: &Reduced) -> Vec<(&'static str, u64, u64)> {
     let mut out = Vec::new();
     let mut phase = |name, from: u64, to: u64| {
         if from == 0 || from == u64::MAX {
@@ -232,7 +232,7 @@ fn phases(l: &Launcher, r: &Reduced) -> Vec<(&'static str, u64, u64)> {
 
 /// Figures that are moments: shown as phases, not in the table.
 fn is_moment(stat: usize) -> bool {
-    stat == Stat::InitDoneAt as usize || stat == Stat::FinalizeDoneAt as usize
+    MOMENTS_OF_PES.iter().any(|&m| m as usize == stat)
 }
 
 #[cfg(test)]
@@ -307,8 +307,7 @@ mod tests {
         let mut r = node(0..3);
         let at = |r: &Reduced| r.stats[Stat::InitDoneAt as usize];
         let (before, wall) = (at(&r), r.stat(Stat::InitWall));
-        r.sent = 8;
-        r.bring_to(5);
+        r.shift(3u64.wrapping_neg());
         assert_eq!((at(&r).min, at(&r).max), (before.min - 3, before.max - 3));
         assert_eq!(r.moments[Moment::Prepared as usize].min, 997);
         assert_eq!(r.moments[Moment::Ended as usize], Aggregate::default());

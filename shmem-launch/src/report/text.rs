@@ -7,7 +7,7 @@ use shmem_node::stats::{STATS, Unit};
 use super::{Aggregate, Launcher, Reduced, ends, is_moment, phases};
 
 /// A value with the unit that suits its size.
-fn value(unit: Unit, v: f64) -> String {
+pub(crate) fn value(unit: Unit, v: f64) -> String {
     let scaled = |steps: &[(f64, &str)]| {
         let (scale, name) = steps
             .iter()

@@ -28,12 +28,14 @@ mod spawned;
 
 use std::collections::BTreeMap;
 
+use shmem_node::recording::Recording;
+
 pub use spawned::{Action, MAX_SPAWNED};
 
 use crate::child::{self, Child, ChildSetup, Failure};
 use crate::exit::{self, Cause, End, Fault, signal_name};
 use crate::fold::Fold;
-use crate::frame::{Frame, JobOptions, OutBuf, STDIN_WINDOW, Stream};
+use crate::frame::{Frame, JobOptions, OutBuf, STDIN_WINDOW, Stream, codec};
 use crate::pulse::Rhythm;
 use crate::report::Reduced;
 use crate::stdio::{Mixer, Turns};
@@ -163,6 +165,8 @@ pub struct Root {
     finished: bool,
     moments: Moments,
     report: Option<Reduced>,
+    /// What the PEs recorded.
+    recordings: Vec<Recording>,
     jobs: SpawnedJobs,
     outer: Option<Outer>,
     /// How often each PE was started again.
@@ -207,6 +211,7 @@ impl Root {
             finished: false,
             moments: Moments::default(),
             report: None,
+            recordings: Vec::new(),
             setup,
         }
     }
@@ -253,6 +258,11 @@ impl Root {
     /// The agents' report.
     pub fn report(&self) -> Option<&Reduced> {
         self.report.as_ref()
+    }
+
+    /// What the PEs recorded, in no order.
+    pub fn take_recordings(&mut self) -> Vec<Recording> {
+        std::mem::take(&mut self.recordings)
     }
 
     /// When [`Event::Timer`] is due at the latest.
@@ -391,6 +401,20 @@ impl Root {
                 ticket,
                 question,
             } => self.ask(0, asker, ticket, question),
+            Frame::Recorded {
+                shift,
+                sent,
+                recording,
+            } => {
+                let shift = shift.wrapping_add(self.agent.late_by(sent, now));
+                match codec::decode::<Recording>(recording) {
+                    Ok(mut recording) => {
+                        recording.shift(shift);
+                        self.recordings.push(recording);
+                    }
+                    Err(e) => self.say(&format!("what a PE recorded is lost: {e}")),
+                }
+            }
             Frame::Done(mut report) => {
                 self.agent.done(&mut report, now);
                 self.tell_statuses(&report.processes.ends);

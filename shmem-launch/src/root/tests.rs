@@ -515,3 +515,41 @@ fn waiting_for_more_hosts_ends() {
     }
     assert_eq!(sent(&mut r), bytes(&[Frame::Stop { grace_ns: 100 }]));
 }
+
+#[test]
+fn recordings_come_to_the_launchers_clock() {
+    let recording = Recording {
+        rank: 2,
+        node: 1,
+        lost: 0,
+        totals: Vec::new(),
+        traffic: Vec::new(),
+        events: vec![shmem_node::recording::Event {
+            begin: 100,
+            end: 130,
+            routine: shmem_node::recording::Routine::Put,
+            thread: 0,
+            pe: 1,
+            bytes: 8,
+            at: 64,
+        }],
+        stats: shmem_node::stats::PeStats([0; shmem_node::stats::STAT_COUNT]),
+    };
+    let mut data = Vec::new();
+    codec::encode(&recording, &mut data);
+    let mut r = root();
+    let recorded = |recording| Frame::Recorded {
+        shift: 90u64.wrapping_neg(),
+        sent: 3,
+        recording,
+    };
+    up(&mut r, &recorded(&data), 5);
+    up(&mut r, &recorded(&data[1..]), 6);
+    let kept = r.take_recordings();
+    assert_eq!(kept.len(), 1);
+    // The first agent is on this machine, so that nothing is added for the last hop.
+    assert_eq!((kept[0].events[0].begin, kept[0].events[0].end), (10, 40));
+    assert_eq!(kept[0].stats, recording.stats, "no moments, none to shift");
+    let (_, said) = write_all(&mut r);
+    assert!(said.contains("what a PE recorded is lost"), "{said}");
+}

@@ -314,6 +314,7 @@ fn fenced_keys_reach_both_kinds_of_process() {
             hca_addresses: HcaAddresses::shared("127.3.2.1".parse().unwrap()),
             spins: 5,
             report: true,
+            calls: 0,
         })
         .unwrap()
     };

@@ -54,6 +54,8 @@ pub struct JobFacts<'a> {
     pub spins: u32,
     /// Whether PEs should measure what `--report` shows but costs time (memory).
     pub report: bool,
+    /// Calls that each PE has room to record; 0 if it is not to.
+    pub calls: u32,
 }
 
 /// The memories as the NLA holds them.
@@ -95,25 +97,6 @@ impl NodeSegment {
             HeapPages::Huge => StaticsRoom::default(),
             HeapPages::Default | HeapPages::Transparent => facts.statics,
         };
-        let hl = HeapLayout::new(n_local, statics.bytes, facts.heap_size, unit).ok_or(
-            SegmentError::TooLarge {
-                n_local,
-                heap_size: facts.heap_size,
-                statics: statics.bytes,
-            },
-        )?;
-
-        let tables_fd = sys::memfd(c"shmem-tables", tl.len as u64)
-            .map_err(os("make the tables memory", tl.len))?;
-        let tables = Mapping::new(tables_fd.as_fd(), tl.len, true)
-            .map_err(os("map the tables memory", tl.len))?;
-        tables.keep_from_cores();
-        sys::seal(tables_fd.as_fd(), true).map_err(os("seal the tables memory", tl.len))?;
-        let (heap_fd, heap) = heap_memory(facts, n_local, &hl)?;
-
-        // Empty: the HCA of the first PE that uses it gives it a size. Not sealed for that reason.
-        let xrc_fd = sys::memfd(c"shmem-xrc", 0).map_err(os("make the file of XRC", 0))?;
-
         let header = Header {
             magic: MAGIC,
             job_id: facts.job_id,
@@ -129,10 +112,28 @@ impl NodeSegment {
             transparent: u32::from(facts.heap_pages == HeapPages::Transparent),
             spins: facts.spins,
             report: u32::from(facts.report),
+            calls: facts.calls,
             store: facts.store.kind as u32,
             store_log: facts.store.log_len,
             hca_addresses: facts.hca_addresses.to_bytes(),
         };
+        let hl = header.heap_layout().ok_or(SegmentError::TooLarge {
+            n_local,
+            heap_size: facts.heap_size,
+            statics: statics.bytes,
+        })?;
+
+        let tables_fd = sys::memfd(c"shmem-tables", tl.len as u64)
+            .map_err(os("make the tables memory", tl.len))?;
+        let tables = Mapping::new(tables_fd.as_fd(), tl.len, true)
+            .map_err(os("map the tables memory", tl.len))?;
+        tables.keep_from_cores();
+        sys::seal(tables_fd.as_fd(), true).map_err(os("seal the tables memory", tl.len))?;
+        let (heap_fd, heap) = heap_memory(facts, n_local, &hl)?;
+
+        // Empty: the HCA of the first PE that uses it gives it a size. Not sealed for that reason.
+        let xrc_fd = sys::memfd(c"shmem-xrc", 0).map_err(os("make the file of XRC", 0))?;
+
         let mut local_of = vec![0u32; n_pes];
         let mut leader_of = vec![u32::MAX; facts.n_nodes as usize];
         let mut next_local = vec![0u32; facts.n_nodes as usize];
@@ -308,6 +309,7 @@ mod tests {
             hca_addresses: HcaAddresses::shared("127.3.2.1".parse().unwrap()),
             spins: 5,
             report: true,
+            calls: 0,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
 use crate::kvs;
 use crate::layout::{HeapLayout, PAGE, TablesLayout};
+use crate::recording;
 use crate::settings::StoreKind;
 use crate::sys::Mapping;
 
@@ -34,6 +35,8 @@ pub(crate) struct Header {
     pub(crate) transparent: u32,
     pub(crate) spins: u32,
     pub(crate) report: u32,
+    /// Calls that each PE has room to record; 0 where nobody does.
+    pub(crate) calls: u32,
     /// A [`StoreKind`].
     pub(crate) store: u32,
     pub(crate) store_log: u64,
@@ -46,6 +49,23 @@ pub(crate) const KEY_AT: usize = size_of::<Header>();
 const _: () = assert!(KEY_AT + size_of::<[u8; 32]>() <= PAGE);
 
 impl Header {
+    /// The layout of the heap memory, if there can be such.
+    pub(crate) fn heap_layout(&self) -> Option<HeapLayout> {
+        let unit = usize::try_from(self.heap_unit).ok();
+        let unit = unit.filter(|unit| unit.is_power_of_two() && *unit >= PAGE)?;
+        let recording_len = match self.calls {
+            0 => 0,
+            calls => recording::room(self.n_pes as usize, calls as usize)?,
+        };
+        HeapLayout::new(
+            self.n_local as usize,
+            self.statics,
+            self.heap_size,
+            unit,
+            recording_len,
+        )
+    }
+
     /// How PEs read the key-value store. A number that this version does not know was refused before.
     pub(crate) fn store(&self) -> StoreKind {
         StoreKind::from_number(self.store).unwrap_or(StoreKind::Message)

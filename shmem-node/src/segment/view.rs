@@ -12,6 +12,7 @@ use crate::hca_address::HcaAddresses;
 use crate::kvs;
 use crate::layout::{HeapLayout, INTERNAL_SIZE, PAGE, TablesLayout};
 use crate::pe_block::PeBlock;
+use crate::recording::Recorder;
 use crate::settings::CoreFile;
 use crate::sys::Mapping;
 use crate::template::marker::StaticsRoom;
@@ -39,14 +40,7 @@ impl NodeView {
             tables,
             layout: tl,
         } = NodeTables::attach(tables)?;
-        let hl = usize::try_from(header.heap_unit)
-            .ok()
-            .filter(|unit| unit.is_power_of_two() && *unit >= PAGE)
-            .and_then(|unit| {
-                let n_local = header.n_local as usize;
-                HeapLayout::new(n_local, header.statics, header.heap_size, unit)
-            })
-            .ok_or(SegmentError::Foreign)?;
+        let hl = header.heap_layout().ok_or(SegmentError::Foreign)?;
         holds(heap, hl.len)?;
         let heap =
             Mapping::aligned(heap, hl.len, hl.align).map_err(os("map the heap memory", hl.len))?;
@@ -180,6 +174,27 @@ impl NodeView {
     /// Whether a report was asked for.
     pub fn report(&self) -> bool {
         self.header.report != 0
+    }
+
+    /// The room in which a local PE records what it calls, if it is to.
+    pub fn recorder(&self, local: usize) -> Option<Recorder> {
+        assert!(local < self.n_local(), "local PE {local}");
+        let HeapLayout {
+            recordings,
+            recording_len,
+            ..
+        } = self.heap_layout;
+        let (at, n) = (
+            recordings + local * recording_len,
+            recording_len / size_of::<AtomicU64>(),
+        );
+        // SAFETY: the layout has a room there, on pages of its own; it consists of atomics.
+        let words = (n > 0).then(|| unsafe { self.heap.slice(at, n) })?;
+        Some(Recorder::new(
+            words,
+            self.n_pes(),
+            self.header.calls as usize,
+        ))
     }
 
     /// Node of each rank.

@@ -15,40 +15,13 @@ pub use record::{Record, Seen, WAITERS};
 
 use serde::{Deserialize, Serialize};
 
+use crate::numbered::numbered;
+
 /// Words that a wait takes.
 pub const WORDS: usize = FACTS + place::WORDS;
 
 /// Those that say what it is. Others say where the program was when it began.
 const FACTS: usize = 5;
-
-macro_rules! numbered {
-    ($(#[$about:meta])* $name:ident { $($variant:ident = $number:literal, $text:literal;)* }) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[repr(u8)]
-        pub enum $name { $( #[doc = $text] $variant = $number, )* }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// The one with this number, if there is one.
-            #[must_use]
-            pub const fn from_number(number: u8) -> Option<Self> {
-                match number {
-                    $($number => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
-
-            /// What it is called.
-            #[must_use]
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text),* }
-            }
-        }
-    };
-}
 
 numbered! {
     /// A collective operation.

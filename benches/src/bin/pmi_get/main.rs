@@ -259,6 +259,7 @@ fn segment(settings: &Settings, node_of: &[u32]) -> Outcome<NodeSegment> {
         hca_addresses: HcaAddresses::shared(std::net::Ipv4Addr::LOCALHOST.into()),
         spins: 0,
         report: false,
+        calls: 0,
     })?)
 }
 

@@ -141,7 +141,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
         },
         Chapter {
             title: "Profiling",
-            routines: vec![setup("void shmem_pcontrol(int level, ...)").rust([])],
+            routines: vec![setup("void shmem_pcontrol(int level, ...)").rust(["pcontrol"])],
             tests: &["tests/c/programs/pshmem.c"],
         },
     ]

@@ -49,7 +49,29 @@ pub trait Watch: Send + Sync {
     fn ends(&self, wait: usize);
 }
 
+/// What became of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkChange {
+    /// Operations may use it.
+    Opened {
+        /// Nanoseconds from when it was wanted; `None` where it was the peer that wanted it.
+        took: Option<u64>,
+    },
+    /// Its queue pair is no more.
+    Closed,
+}
+
+/// Told of a connection: to whom, what became of it, and how many queue pairs there are.
+pub(super) type TellLink = Box<dyn Fn(u32, LinkChange, u32) + Send + Sync>;
+
 impl<H: Hca> Driver<H> {
+    /// Tells who wants to know what became of the connection to `pe`.
+    pub(super) fn tell_link(&self, pe: u32, change: LinkChange) {
+        if let Some(tell) = &self.on_link {
+            tell(self.config.pe_of(pe), change, self.qps_alive);
+        }
+    }
+
     /// What is left of operations towards a peer up to a mark, when so many peers come after it.
     pub(super) fn left(&self, pe: u32, mark: Mark, more: usize) -> Awaited {
         Awaited::Quiet {

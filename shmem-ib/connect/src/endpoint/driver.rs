@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use super::atomics::by_owner::books::ANSWER_MESSAGES;
 use super::atomics::by_owner::owner::{Owner, RECEIVES};
 use super::atomics::lines::Composer;
+use super::awaited::TellLink;
 use super::buffers::{INLINE_MAX, LocalSegment, Pool};
 use super::config::{Directory, EndpointConfig, Transport};
 use super::connecting::domain::XrcDomain;
@@ -96,6 +97,8 @@ pub(super) struct Driver<H: Hca> {
     pub(super) inbound: u64,
     /// Told when that changes.
     pub(super) on_inbound: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Told of connections that open and close.
+    pub(super) on_link: Option<TellLink>,
     /// Queue pairs that are in error, and why.
     pub(super) broken: HashMap<Qpn, ConnError>,
     /// Counts what happens to connections: as long as it is the same, they are.
@@ -200,6 +203,7 @@ impl<H: Hca> Driver<H> {
             rc_packets: 0,
             inbound: 0,
             on_inbound: None,
+            on_link: None,
             broken: HashMap::new(),
             changes: 0,
             notify: false,

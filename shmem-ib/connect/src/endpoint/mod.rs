@@ -72,7 +72,7 @@ use std::time::Duration;
 pub use atomics::by_owner::message::Refusal;
 #[doc(hidden)]
 pub use atomics::by_owner::message::recode_message;
-pub use awaited::{Awaited, Watch};
+pub use awaited::{Awaited, LinkChange, Watch};
 pub use config::{Atomics, Directory, EndpointConfig, Lookup, Transport};
 pub use error::ConnError;
 pub use lock::Endpoint;
@@ -291,6 +291,12 @@ impl<H: Hca> Endpoint<H> {
     /// endpoint's lock, and must not call the endpoint.
     pub fn on_inbound(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.lock().on_inbound = Some(Box::new(tell));
+    }
+
+    /// Has `tell` called, under the endpoint's lock, when a connection opens or closes: with the peer, what became of
+    /// it, and the number of queue pairs that exist then.
+    pub fn on_link(&self, tell: impl Fn(u32, LinkChange, u32) + Send + Sync + 'static) {
+        self.lock().on_link = Some(Box::new(tell));
     }
 
     /// Has `watch` told of waits that take longer than a few polls. Only the first counts: an endpoint that

@@ -294,6 +294,6 @@ fn late_words_of_fewer_segments_change_nothing() {
     assert_eq!(reply.len(), 1);
     c.receive_all(&reply);
     assert!(!d.machine.may_be_behind(1));
-    assert!(done(&c, |a| *a == Action::Opened));
+    assert!(done(&c, |a| matches!(a, Action::Opened { .. })));
     assert_eq!(c.machine.way().expect("it is open").segments[0].size, 9);
 }

@@ -400,8 +400,9 @@ impl Handshake {
         match mem::replace(&mut self.state, State::Idle) {
             State::Answered(pair) => {
                 cx.stats.reconnects += u64::from(mem::take(&mut self.evicted));
-                cx.note_opened(self.want.take().map(|want| want.since));
-                cx.act(self.pe, Action::Opened);
+                let since = self.want.take().map(|want| want.since);
+                cx.note_opened(since);
+                cx.act(self.pe, Action::Opened { since });
                 self.state = State::Open(pair);
             }
             other => self.state = other,

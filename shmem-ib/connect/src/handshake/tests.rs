@@ -166,7 +166,7 @@ fn assert_open_together(a: &Side, b: &Side) {
         let opened = x
             .done
             .iter()
-            .filter(|a| matches!(a, Action::Opened))
+            .filter(|a| matches!(a, Action::Opened { .. }))
             .count();
         assert_eq!(opened, 1);
     }
@@ -191,7 +191,7 @@ fn two_messages_let_the_active_side_send() {
     );
     assert!(a.receive(&reply[0]).is_empty());
     assert_eq!(a.phase(), Phase::Open);
-    assert_eq!(a.done[1], Action::Opened);
+    assert!(matches!(a.done[1], Action::Opened { .. }));
     let way = a.machine.way().expect("it is open");
     assert_eq!(way.segments[0].address, 1 << 20);
     assert_eq!(
@@ -273,7 +273,7 @@ fn every_message_repeated_and_late_changes_nothing() {
     assert_eq!(
         a.done
             .iter()
-            .filter(|x| matches!(x, Action::Opened))
+            .filter(|x| matches!(x, Action::Opened { .. }))
             .count(),
         1
     );

@@ -310,10 +310,12 @@ impl Nodes {
             return;
         };
         let direct = mine.direct;
-        if users.insert(pe) {
-            cx.act(pe, Action::Opened);
+        let added = users.insert(pe);
+        let since = self.peer(pe).want.take();
+        if added {
+            cx.act(pe, Action::Opened { since });
         }
-        if let Some(since) = self.peer(pe).want.take() {
+        if let Some(since) = since {
             cx.note_opened(Some(since));
             if direct == pe {
                 cx.stats.xrc.direct += 1;

@@ -219,7 +219,7 @@ impl World {
                     self.fabric.destroy(pe, qpn);
                     self.destroyed(to, qpn);
                 }
-                Action::Opened => {
+                Action::Opened { .. } => {
                     let way = manager.way(to).expect("it is open");
                     self.fabric.open(pe, way.qpn);
                     me.posts += 1;

@@ -7,6 +7,7 @@
 
 use super::*;
 use crate::driver::pmix;
+use crate::frame::codec;
 use crate::report::Ended;
 
 impl AgentProcess {
@@ -205,7 +206,25 @@ impl AgentProcess {
         }
     }
 
+    /// Tells what the PEs recorded, if they were to.
+    fn tell_recordings(&mut self) {
+        let view = match &self.node {
+            Some(node) => *node.segment.view(),
+            None => return,
+        };
+        for (local, &rank) in view.ranks().iter().enumerate() {
+            let Some(recorder) = view.recorder(local) else {
+                return;
+            };
+            let (node, stats) = (view.node() as u32, view.pe_block(local).stats.read());
+            let mut recording = Vec::new();
+            codec::encode(&recorder.read(rank, node, stats), &mut recording);
+            self.tell(Event::Recorded(recording));
+        }
+    }
+
     fn report(&mut self) {
+        self.tell_recordings();
         let mut report = Reduced {
             agents: 1,
             ..Reduced::default()

@@ -21,15 +21,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use shmem_node::recording::Recording;
+
 use super::agent::children::{self, ChildIo};
 use super::link::{self, Got, LinkIo};
 use super::pmix;
 use super::reap::reap_all;
+use crate::cli::Cli;
 use crate::exit::End;
 use crate::frame::{InputTo, Launch, Stream};
 use crate::job::Job;
 use crate::report::{self, Launcher, Reduced};
 use crate::root::{Action, Event, Root, Setup};
+use crate::seeing;
 use crate::sys::{self, Epoll, Interest, Waited, monotonic_ns};
 use asked::{Asked, CLIENTS};
 use files::Files;
@@ -67,6 +71,7 @@ const REAP_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct Outcome {
     pub(crate) facts: Launcher,
     pub(crate) report: Option<Reduced>,
+    pub(crate) recordings: Vec<Recording>,
 }
 
 /// Runs a job to its end; a spawned one for who asked for it.
@@ -184,6 +189,11 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     Ok(Outcome {
         facts,
         report: driver.root.report().cloned(),
+        recordings: {
+            let mut recordings = driver.root.take_recordings();
+            recordings.sort_by_key(|recording| recording.rank);
+            recordings
+        },
     })
 }
 
@@ -429,28 +439,41 @@ impl LauncherProcess {
 ///
 /// # Errors
 /// The file that cannot be written, and why.
-pub(crate) fn write_reports(
-    outcome: &Outcome,
-    text: Option<&OsStr>,
-    json: Option<&OsStr>,
-) -> Result<(), Lost> {
+pub(crate) fn write_reports(outcome: &Outcome, cli: &Cli) -> Result<(), Lost> {
     let none = Reduced::default();
+    let launcher = &outcome.facts;
     let reduced = outcome.report.as_ref().unwrap_or(&none);
-    let files = [
-        (text, report::to_text as fn(&Launcher, &Reduced) -> String),
-        (json, report::to_json as fn(&Launcher, &Reduced) -> String),
-    ];
-    for (file, render) in files {
-        let Some(file) = file else { continue };
-        let content = render(&outcome.facts, reduced);
+    let job = seeing::Job {
+        launcher,
+        reduced,
+        recordings: &outcome.recordings,
+    };
+    let write = |file: &OsStr, what: &str, content: &[u8]| {
         let written = match file == "-" {
-            true => put(Stream::Out, &content),
-            false => put_file(file, &content),
+            true => put(Stream::Out, content),
+            false => put_file(file, content),
         };
         written.map_err(|lost| Lost {
-            message: lost.message.map(|why| format!("the report is lost: {why}")),
+            message: lost.message.map(|why| format!("the {what} is lost: {why}")),
             ..lost
-        })?;
+        })
+    };
+    if let Some(file) = &cli.report {
+        let content = match seeing::is_page(file) {
+            true => seeing::page(&job),
+            false => report::to_text(launcher, reduced),
+        };
+        write(file, "report", content.as_bytes())?;
+    }
+    if let Some(file) = &cli.report_json {
+        write(
+            file,
+            "report",
+            report::to_json(launcher, reduced).as_bytes(),
+        )?;
+    }
+    if let Some(file) = &cli.trace {
+        write(file, "trace", &seeing::timeline(&job))?;
     }
     Ok(())
 }

@@ -220,9 +220,9 @@ impl Lost {
 ///
 /// # Errors
 /// When it is lost.
-pub(crate) fn put(stream: Stream, text: &str) -> Result<(), Lost> {
+pub(crate) fn put(stream: Stream, text: impl AsRef<[u8]>) -> Result<(), Lost> {
     let (out, err) = (io::stdout(), io::stderr());
-    write_all(of(stream, &out, &err), text.as_bytes()).map_err(|e| Lost::of(stream.name(), &e))
+    write_all(of(stream, &out, &err), text.as_ref()).map_err(|e| Lost::of(stream.name(), &e))
 }
 
 /// The descriptor of a stream. Nothing goes through the library's buffers: what is written is out.
@@ -237,8 +237,8 @@ fn of<'a>(stream: Stream, out: &'a io::Stdout, err: &'a io::Stderr) -> BorrowedF
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn put_file(file: &OsStr, text: &str) -> Result<(), Lost> {
+pub(super) fn put_file(file: &OsStr, content: &[u8]) -> Result<(), Lost> {
     File::create(file)
-        .and_then(|mut to| to.write_all(text.as_bytes()))
+        .and_then(|mut to| to.write_all(content))
         .map_err(|e| Lost::of(&format!("the file {}", file.display()), &e))
 }

@@ -5,6 +5,7 @@
 //! operations of one peer among them, and whoever waits for a peer need not wait for its node.
 
 use super::messages::INIT;
+use crate::endpoint::awaited::LinkChange;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::interface::{Action, Link};
@@ -63,6 +64,7 @@ impl<H: Hca> Driver<H> {
             }
             Action::DestroyQp(qpn) => {
                 self.destroy_qp(qpn);
+                self.tell_link(pe, LinkChange::Closed);
                 if let Some(owner) = &mut self.owner {
                     owner.gone(pe, qpn);
                 }
@@ -73,7 +75,7 @@ impl<H: Hca> Driver<H> {
             Action::DestroyTarget(qpn) => {
                 self.destroy_qp(qpn);
             }
-            Action::Opened => self.opened(pe),
+            Action::Opened { since } => self.opened(pe, since),
             Action::Drain(_) => {
                 if !self.drain_if_idle(pe) {
                     self.attention.push(pe);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::endpoint::atomics::by_owner::books::ANSWER_SLOTS;
+use crate::endpoint::awaited::LinkChange;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::interface::Failure;
@@ -127,8 +128,10 @@ impl<H: Hca> Driver<H> {
         gone
     }
 
-    /// The connection to `pe` is open.
-    pub(super) fn opened(&mut self, pe: u32) {
+    /// The connection to `pe` is open, and was wanted `since` then.
+    pub(super) fn opened(&mut self, pe: u32, since: Option<u64>) {
+        let took = since.map(|since| self.now().saturating_sub(since));
+        self.tell_link(pe, LinkChange::Opened { took });
         self.posts += 1;
         let peer = self.peers.entry(pe).or_default();
         peer.entitled = peer.waiters;

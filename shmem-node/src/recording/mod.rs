@@ -1,0 +1,113 @@
+//! What a PE records of its calls, for `shmrun --trace` and the page of `shmrun --report`.
+//!
+//! The agent sets aside room for each PE of its node in the node's memory; the PE writes there ([`Recorder`]),
+//! and the agent reads it when the PE has ended, however it ended ([`Recording`]). Nothing is sent while the
+//! job runs, and without a room nothing is written.
+//!
+//! Three things are written: for each routine how often and how long it was called, for each PE what was
+//! moved to and from it, and each call with its times. The first two are complete; calls are
+//! recorded until the room is full, and those that follow are counted.
+
+#![forbid(unsafe_code)]
+
+mod recorder;
+mod routine;
+
+pub use recorder::{Recorder, room};
+pub use routine::{Group, ROUTINES, Routine};
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::PeStats;
+
+/// A call that has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When it began, in nanoseconds of the machine's monotonic clock.
+    pub begin: u64,
+    /// When it returned.
+    pub end: u64,
+    /// Which.
+    pub routine: Routine,
+    /// Which thread of the PE: 0 is the first that was recorded.
+    pub thread: u8,
+    /// The other PE of a one-sided operation or a connection; else [`Event::NOBODY`].
+    pub pe: u32,
+    /// Bytes of a one-sided operation; of a connection that opens or closes, how many queue pairs the PE has then.
+    pub bytes: u64,
+    /// Of an operation that writes, the offset in the other's segment of the word by which that may be told (the
+    /// signal, else the first byte); of a wait, of the word that it waits for. Of a collective, which
+    /// of its team it is: see [`collective_number`].
+    pub at: u64,
+}
+
+impl Event {
+    /// A number that no PE has.
+    pub const NOBODY: u32 = u32::MAX;
+}
+
+/// What tells a collective from others of a job: the slot of its team, the team's first member and how many
+/// collectives of the team its members have begun. Alike on all members; teams that share no
+/// member may have the same slot, but not the same first member.
+#[must_use]
+pub const fn collective_number(slot: u8, first: u32, number: u32) -> u64 {
+    (slot as u64) << 56 | (first as u64 & 0x00ff_ffff) << 32 | number as u64
+}
+
+/// What a PE did in all its calls of a routine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Total {
+    /// Which.
+    pub routine: Routine,
+    /// How often it was called.
+    pub calls: u64,
+    /// How long it took in nanoseconds, all calls together.
+    pub ns: u64,
+    /// The longest call.
+    pub longest: u64,
+    /// Bytes that it moved.
+    pub bytes: u64,
+}
+
+/// What a PE moved to and from another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// The other.
+    pub pe: u32,
+    /// One-sided operations.
+    pub operations: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Connections to it that this PE saw open.
+    pub connections: u64,
+}
+
+/// All that a PE recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recording {
+    /// The PE.
+    pub rank: u32,
+    /// Its node.
+    pub node: u32,
+    /// Calls that found no room.
+    pub lost: u64,
+    /// By routine, those that were called.
+    pub totals: Vec<Total>,
+    /// By PE, those that it had to do with.
+    pub traffic: Vec<Traffic>,
+    /// Calls in the order in which they returned, or nearly where several threads call.
+    pub events: Vec<Event>,
+    /// The PE's figures.
+    pub stats: PeStats,
+}
+
+impl Recording {
+    /// Adds `shift`, modulo 2^64, to all moments: brings them to another machine's clock.
+    pub fn shift(&mut self, shift: u64) {
+        for event in &mut self.events {
+            event.begin = event.begin.wrapping_add(shift);
+            event.end = event.end.wrapping_add(shift);
+        }
+        self.stats.shift(shift);
+    }
+}

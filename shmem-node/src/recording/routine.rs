@@ -1,0 +1,148 @@
+//! What a PE can be recorded to do: the routines of OpenSHMEM, folded where forms differ in types only, the steps
+//! of its start and end, and what its connections do meanwhile.
+
+use crate::numbered::numbered;
+use crate::waiting::{Collective, Form};
+
+numbered! {
+    /// A routine, or a step of the PE's life.
+    Routine {
+        InitMap = 1, "init: map segment";
+        InitEndpoint = 2, "init: UD endpoint";
+        InitGather = 3, "init: start allgather";
+        InitRegister = 4, "init: register heap";
+        InitConnect = 5, "init: static connections";
+        InitBarrier = 6, "init: node barrier";
+        Finalize = 7, "finalize";
+        Put = 10, "put";
+        PutNbi = 11, "put_nbi";
+        PutSignal = 12, "put_signal";
+        PutSignalNbi = 13, "put_signal_nbi";
+        Iput = 14, "iput";
+        Get = 15, "get";
+        GetNbi = 16, "get_nbi";
+        Iget = 17, "iget";
+        AtomicFetching = 20, "atomic, fetching";
+        AtomicPlain = 21, "atomic";
+        AtomicNbi = 22, "atomic_nbi";
+        Quiet = 30, "quiet";
+        PeQuiet = 31, "pe_quiet";
+        Fence = 32, "fence";
+        WaitUntil = 40, "wait_until";
+        WaitUntilAll = 41, "wait_until_all";
+        WaitUntilAny = 42, "wait_until_any";
+        WaitUntilSome = 43, "wait_until_some";
+        SetLock = 44, "set_lock";
+        Barrier = 50, "barrier";
+        Sync = 51, "sync";
+        Broadcast = 52, "broadcast";
+        Reduce = 53, "reduction";
+        Scan = 54, "scan";
+        Fcollect = 55, "fcollect";
+        Collect = 56, "collect";
+        Alltoall = 57, "alltoall";
+        Split = 58, "split";
+        Alloc = 60, "alloc";
+        Realloc = 61, "realloc";
+        Free = 62, "free";
+        Destroy = 63, "destroy";
+        Connect = 70, "connect";
+        Disconnect = 71, "disconnect";
+    }
+}
+
+/// One more than the highest number of a routine.
+pub const ROUTINES: usize = 72;
+
+numbered! {
+    /// What routines are told apart by in a picture.
+    Group {
+        Life = 1, "start and end";
+        Rma = 2, "put and get";
+        Atomic = 3, "atomics";
+        Order = 4, "quiet and fence";
+        Wait = 5, "waits";
+        Collective = 6, "collectives";
+        Memory = 7, "memory and teams";
+        Network = 8, "connections";
+    }
+}
+
+impl Routine {
+    /// The group that it belongs to.
+    #[must_use]
+    pub const fn group(self) -> Group {
+        match self as u8 {
+            ..=9 => Group::Life,
+            10..=19 => Group::Rma,
+            20..=29 => Group::Atomic,
+            30..=39 => Group::Order,
+            40..=49 => Group::Wait,
+            50..=57 => Group::Collective,
+            58..=69 => Group::Memory,
+            _ => Group::Network,
+        }
+    }
+
+    /// Whether it moves data to or from one other PE.
+    #[must_use]
+    pub const fn is_one_sided(self) -> bool {
+        matches!(self.group(), Group::Rma | Group::Atomic)
+    }
+
+    /// Whether it can change memory of another PE for which that PE waits.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        self.is_one_sided() && !matches!(self, Self::Get | Self::GetNbi | Self::Iget)
+    }
+}
+
+impl From<Collective> for Routine {
+    fn from(call: Collective) -> Self {
+        match call {
+            Collective::Barrier => Self::Barrier,
+            Collective::Sync => Self::Sync,
+            Collective::Broadcast => Self::Broadcast,
+            Collective::Reduce => Self::Reduce,
+            Collective::Scan => Self::Scan,
+            Collective::Fcollect => Self::Fcollect,
+            Collective::Collect => Self::Collect,
+            Collective::Alltoall => Self::Alltoall,
+            Collective::Split => Self::Split,
+            Collective::Finalize => Self::Finalize,
+            Collective::Alloc => Self::Alloc,
+            Collective::Realloc => Self::Realloc,
+            Collective::Free => Self::Free,
+            Collective::Destroy => Self::Destroy,
+        }
+    }
+}
+
+impl From<Form> for Routine {
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Until => Self::WaitUntil,
+            Form::All => Self::WaitUntilAll,
+            Form::Any => Self::WaitUntilAny,
+            Form::Some => Self::WaitUntilSome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_room_and_groups() {
+        for &routine in Routine::ALL {
+            assert!((routine as usize) < ROUTINES, "{routine:?}");
+            assert_eq!(Routine::from_number(routine as u8), Some(routine));
+        }
+        assert_eq!(Routine::PutSignalNbi.group(), Group::Rma);
+        assert_eq!(Routine::Split.group(), Group::Memory);
+        assert_eq!(Routine::Disconnect.group(), Group::Network);
+        assert!(Routine::AtomicPlain.writes() && !Routine::Iget.writes());
+        assert!(!Routine::Barrier.is_one_sided());
+    }
+}

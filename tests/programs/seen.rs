@@ -1,0 +1,54 @@
+//! A job whose calls are known exactly, for tests that look at what was recorded of it.
+//!
+//! `seen [slow|killed]`: each PE sends 64 bytes and a signal to the next one and waits for those from the one before,
+//! reads 16 bytes of the next, adds to a word of PE 0, and meets the others ten times. With `slow` the
+//! last PE comes late to each of these meetings; with `killed` it is killed in front of them. Between two
+//! calls of `pcontrol` there are some that nobody is to see.
+
+use std::time::Duration;
+
+use shmem::{Cmp, SignalOp};
+
+const MEETINGS: usize = 10;
+const LATE: Duration = Duration::from_millis(5);
+
+fn main() -> Result<(), shmem::Error> {
+    let how = std::env::args().nth(1).unwrap_or_default();
+    let world = shmem::init()?;
+    let (me, n) = (world.my_pe(), world.n_pes());
+    let next = (me + 1) % n;
+    let (data, sum) = (shmem::alloc::<u64>(8)?, shmem::alloc::<u64>(1)?);
+    let signal = shmem::alloc::<u64>(1)?;
+
+    // So that there is something to wait for.
+    if me == 0 {
+        std::thread::sleep(LATE);
+    }
+    shmem::put_signal(data, &[me as u64; 8], signal, 1, SignalOp::Set, next);
+    shmem::wait_until(signal, Cmp::Ge, 1);
+    let mut two = [0u64; 2];
+    shmem::get(&mut two, data.at(2..4), next);
+    shmem::atomic_add(sum, 1, 0);
+    shmem::quiet();
+
+    shmem::pcontrol(0);
+    for _ in 0..100 {
+        shmem::put(data.at(7..), &[1], me);
+    }
+    // Nobody has anything left to do when the last one is killed.
+    shmem::sync_all();
+    shmem::pcontrol(1);
+
+    if how == "killed" && me + 1 == n {
+        // SAFETY: the process's own id; SIGKILL cannot be caught.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    for _ in 0..MEETINGS {
+        if how == "slow" && me + 1 == n {
+            std::thread::sleep(LATE);
+        }
+        shmem::barrier_all();
+    }
+    world.finalize();
+    Ok(())
+}
