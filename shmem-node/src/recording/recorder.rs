@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use super::{Event, ROUTINES, Recording, Routine, Total, Traffic};
+use super::{Event, Group, ROUTINES, Recording, Routine, Total, Traffic};
 use crate::layout::page_up;
 use crate::stats::PeStats;
 
@@ -131,7 +131,12 @@ impl Recorder {
         let Some(call) = usize::try_from(place).ok().and_then(|at| calls.get(at)) else {
             return;
         };
-        let what = [event.routine as u8, thread(), 0, 0];
+        // Connections are nobody's: a thread of the library may see to them.
+        let thread = match event.routine.group() {
+            Group::Network => 0,
+            _ => thread(),
+        };
+        let what = [event.routine as u8, thread, 0, 0];
         let what = u64::from(u32::from_le_bytes(what)) | u64::from(event.pe) << 32;
         for (word, value) in call
             .iter()
