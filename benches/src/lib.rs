@@ -24,6 +24,7 @@
 //! * `waiting`: what it costs that many PEs wait for one.
 //! * `many`: first calls of collectives among many PEs, and page tables of all.
 //! * `npb_beside`: rates of the NAS benchmarks beside those of other implementations.
+//! * `figures`: the figures of the works behind this runtime, by what all of these measure (`cargo xtask figures`).
 //! * `npb_table`: rates, peers and queue pairs of the NAS benchmarks.
 //!
 //! `cargo bench` has `calls`: what a call costs in a job of one PE, repeated and compared by criterion.
@@ -33,8 +34,11 @@
 pub mod batches;
 pub mod counts;
 pub mod cpu;
+pub mod figures;
 pub mod memory;
 pub mod pmi;
 pub mod rivals;
+pub mod rows;
 pub mod stats;
 pub mod table;
+pub mod turns;

@@ -50,35 +50,12 @@ impl Build {
     /// # Errors
     /// If cargo cannot be run or fails, or does not name one of the results.
     pub fn run(&self) -> Result<Products, Error> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(&cargo);
-        command
-            .args(["build", "--quiet", "--lib", "--bins", "--profile"])
-            .arg(&self.profile)
-            .arg("--message-format=json-render-diagnostics")
-            .current_dir(workspace())
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit());
-        for package in PACKAGES {
-            command.args(["--package", package]);
-        }
+        let mut targets = vec!["--lib", "--bins"];
         if self.verbs {
-            command.args(["--features", "shmem-core/verbs"]);
+            targets.extend(["--features", "shmem-core/verbs"]);
         }
-        let output = command
-            .output()
-            .map_err(|e| Error::io("run", Path::new(&cargo), e))?;
-        if !output.status.success() {
-            return Err(Error::Build(output.status));
-        }
-        let files = artifacts(&String::from_utf8_lossy(&output.stdout));
-        let find = |name: &str| {
-            files
-                .iter()
-                .rfind(|f| f.file_name() == Some(OsStr::new(name)))
-                .cloned()
-                .ok_or_else(|| Error::NoProduct(name.to_owned()))
-        };
+        let files = cargo_build(&self.profile, &targets, &PACKAGES)?;
+        let find = |name: &str| product(&files, name);
         Ok(Products {
             shmrun: find("shmrun")?,
             shmem_info: find("shmem-info")?,
@@ -89,6 +66,46 @@ impl Build {
             verbs: self.verbs,
         })
     }
+}
+
+/// Has cargo build `targets` of packages, and returns the files.
+///
+/// # Errors
+/// If cargo cannot be run or fails.
+pub fn cargo_build(
+    profile: &str,
+    targets: &[&str],
+    packages: &[&str],
+) -> Result<Vec<PathBuf>, Error> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(&cargo);
+    command
+        .args(["build", "--quiet", "--profile", profile])
+        .arg("--message-format=json-render-diagnostics")
+        .args(targets)
+        .args(packages.iter().flat_map(|p| ["--package", p]))
+        .current_dir(workspace())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit());
+    let output = command
+        .output()
+        .map_err(|e| Error::io("run", Path::new(&cargo), e))?;
+    match output.status.success() {
+        true => Ok(artifacts(&String::from_utf8_lossy(&output.stdout))),
+        false => Err(Error::Build(output.status)),
+    }
+}
+
+/// The file of this name among those that were built.
+///
+/// # Errors
+/// If there is none.
+pub fn product(files: &[PathBuf], name: &str) -> Result<PathBuf, Error> {
+    files
+        .iter()
+        .rfind(|f| f.file_name() == Some(OsStr::new(name)))
+        .cloned()
+        .ok_or_else(|| Error::NoProduct(name.to_owned()))
 }
 
 /// The files that cargo's messages, one JSON object a line, name as built (or still fresh).

@@ -53,7 +53,7 @@ impl fmt::Display for Error {
         match self {
             Self::Place(why) => f.write_str(why),
             Self::Build(status) => {
-                write!(f, "cargo build failed ({status}); nothing was installed")
+                write!(f, "cargo build failed ({status}); nothing else was done")
             }
             Self::Command(program, status) => {
                 write!(f, "{} failed ({status})", program.display())

@@ -1,5 +1,6 @@
 //! `cargo xtask`: chores that cargo has no command for.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,6 +8,7 @@ use clap::{Args, Parser};
 use xtask::build::Build;
 use xtask::dist;
 use xtask::error::Error;
+use xtask::figures;
 use xtask::install::{Destination, install, uninstall};
 
 #[derive(Parser)]
@@ -46,6 +48,16 @@ enum Chore {
         #[command(flatten)]
         place: Place,
     },
+    /// Measure and draw the figures of the works behind this runtime; --list says which, --help how
+    #[command(disable_help_flag = true)]
+    Figures {
+        /// Cargo's profile
+        #[arg(long, default_value = "release", value_name = "NAME")]
+        profile: String,
+        /// For the program that measures
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 #[derive(Args)]
@@ -64,6 +76,7 @@ impl Place {
     }
 }
 
+/// What to say at the end; nothing if a program has said it.
 fn run(chore: Chore) -> Result<String, Error> {
     match chore {
         Chore::Install {
@@ -109,13 +122,18 @@ fn run(chore: Chore) -> Result<String, Error> {
                 destination.root().display()
             ))
         }
+        Chore::Figures { profile, arguments } => {
+            figures::run(&profile, &arguments).map(|()| String::new())
+        }
     }
 }
 
 fn main() -> ExitCode {
     match run(Chore::parse()) {
         Ok(done) => {
-            println!("{done}");
+            if !done.is_empty() {
+                println!("{done}");
+            }
             ExitCode::SUCCESS
         }
         Err(e) => {

@@ -1,8 +1,8 @@
 //! Collectives by the bytes of a contribution: where one algorithm should give way to the next.
 //!
-//! `by_bytes [ROW=BYTES[,BYTES...] ...]`, rows `reduce`, `fcollect`, `broadcast`; without arguments some of each. A line
-//! for each: the median and the least of the batches' microseconds for a call and a `barrier_all`, and CPU
-//! microseconds of all PEs for a call. All results are checked.
+//! `by_bytes [ROW=BYTES[,BYTES...] ...]`, rows `reduce`, `fcollect`, `broadcast`; without arguments some of each. Output is CSV
+//! as that of `p2p`: the time of a call and a `barrier_all` in each batch, and CPU time of all PEs for a call (`cpu_ns`). All
+//! results are checked.
 
 use std::time::{Duration, Instant};
 
@@ -42,24 +42,26 @@ fn measure(row: &str, bytes: usize, call: impl Fn()) -> Result<(), shmem::Error>
     barrier_all();
     let times = times.read(0);
     let cpu_before = cpu_time(Whose::Own);
-    let mut batches: Vec<f64> = (0..BATCHES)
+    let batches: Vec<f64> = (0..BATCHES)
         .map(|_| {
             let begun = Instant::now();
             for _ in 0..times {
                 call();
                 barrier_all();
             }
-            begun.elapsed().as_secs_f64() * 1e6 / times as f64
+            begun.elapsed().as_nanos() as f64 / times as f64
         })
         .collect();
-    cpu.write(0, (cpu_time(Whose::Own) - cpu_before).as_secs_f64() * 1e6);
+    cpu.write(0, (cpu_time(Whose::Own) - cpu_before).as_nanos() as f64);
     barrier_all();
     shmem::reduce(cpu, cpu, Sum);
     if me == 0 {
-        batches.sort_by(f64::total_cmp);
-        let (median, least) = (batches[BATCHES / 2], batches[0]);
-        let cpu = cpu.read(0) / (times * BATCHES as u64) as f64;
-        println!("{row},{bytes},{median:.1},{least:.1},{cpu:.1}");
+        for sample in batches {
+            println!("{row},{bytes},ns,{times},{sample:.2}");
+        }
+        let all = times * BATCHES as u64;
+        let cpu = cpu.read(0) / all as f64;
+        println!("{row},{bytes},cpu_ns,{all},{cpu:.2}");
     }
     barrier_all();
     Ok(())
@@ -101,7 +103,7 @@ fn main() -> Result<(), shmem::Error> {
     }
     let _world = shmem::init()?;
     if my_pe() == 0 {
-        println!("row,bytes,median us,least us,cpu us");
+        println!("row,bytes,what,ops,value");
     }
     for row in rows {
         let (row, sizes) = row.split_once('=').expect("ROW=BYTES");

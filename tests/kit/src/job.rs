@@ -17,6 +17,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::processes::{self, Process};
 use crate::report::Report;
@@ -141,12 +142,15 @@ impl Job {
     #[track_caller]
     pub fn start(mut self) -> Running {
         let shown = format!("{:?}", self.command);
+        let begun = Instant::now();
         let child = self.command.spawn();
         Running {
             child: child.unwrap_or_else(|e| panic!("{shown}: {e}")),
             mark: self.mark,
             report: self.report,
             shown,
+            begun,
+            took: Duration::ZERO,
         }
     }
 
@@ -213,6 +217,8 @@ pub struct Running {
     mark: String,
     report: Option<PathBuf>,
     shown: String,
+    begun: Instant,
+    took: Duration,
 }
 
 /// A stream that is being read, and what has come. It is read by a thread, so that nobody waits for who
@@ -396,15 +402,28 @@ impl Running {
         [stream(child.stdout.take()), stream(child.stderr.take())]
     }
 
-    /// How the launcher ended, if it did within `limit`.
+    /// How the launcher ended, if it did within `limit`. It is not looked at meanwhile: that would take time from
+    /// what is measured.
     fn ended(&mut self, limit: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
+        let pid = Pid::from_raw(self.pid()).expect("no process has number 0");
+        // Not before somebody has waited for it is it gone.
+        let process = pidfd_open(pid, PidfdFlags::empty());
         loop {
             let status = self.child.try_wait().expect("our child");
-            if status.is_some() || start.elapsed() >= limit {
+            let left = limit.saturating_sub(start.elapsed());
+            if status.is_some() {
+                self.took = self.begun.elapsed();
+            }
+            if status.is_some() || left.is_zero() {
                 return status;
             }
-            sleep(TICK);
+            match (&process, Timespec::try_from(left)) {
+                (Ok(process), Ok(left)) => {
+                    let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left));
+                }
+                _ => sleep(TICK.min(left)),
+            }
         }
     }
 
@@ -436,6 +455,7 @@ impl Running {
         });
         Outcome {
             status,
+            took: self.took,
             stdout,
             stderr,
             spoilt,
@@ -482,13 +502,16 @@ impl Drop for Running {
 pub struct Outcome {
     /// Of the launcher.
     pub status: ExitStatus,
+    /// From its start to its end.
+    pub took: Duration,
     /// What it wrote to its standard output, unless that went elsewhere.
     pub stdout: String,
     /// What it wrote to its standard error, unless that went elsewhere.
     pub stderr: String,
     /// What was wrong with its end, besides its status.
     spoilt: Option<String>,
-    report: Option<Report>,
+    /// What a job that was [`Job::reported`] has told, if it came to that.
+    pub report: Option<Report>,
 }
 
 impl Outcome {

@@ -1,0 +1,159 @@
+//! Collectives: connected statically and on demand, by the number of PEs and by bytes.
+
+use std::io;
+
+use super::chart::Kind;
+use super::sitting::{Case, Launch, ON_DEMAND, STATIC, Sitting};
+use super::unit::Unit;
+use super::{Claim, Figure, Shown, works};
+use crate::rows;
+use crate::stats::median;
+
+/// The figure.
+pub(super) const FIGURE: Figure = Figure {
+    name: "collectives",
+    title: "Collectives, static against on demand",
+    of: &[(&works::ON_DEMAND, "Fig. 7")],
+    rivals: Some(
+        "print the rows of `collectives` of {n} PEs, as benches/rivals/collectives.c does with {arguments}",
+    ),
+    measure,
+};
+
+/// PEs of a node, as in the paper.
+const PER_NODE: usize = 8;
+
+const OPERATIONS: [(&str, &str); 2] = [
+    ("fcollect", "collect"),
+    ("reduce", "reduce, sums of 64 bits"),
+];
+
+fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
+    let ours = [Case::fully_connected(), Case::on_demand()];
+    let sizes = sitting.sizes(&[16, 32], &[16, 32, 64, 128, 256]);
+    let rounds = sitting.by_time(2, 5);
+    let all = sitting.with_rivals(ours.clone());
+    let launch = |pes: usize, program, arguments: &str| Launch {
+        pes,
+        nodes: (pes / PER_NODE).max(2).min(pes),
+        program,
+        arguments: arguments.to_owned(),
+    };
+    for &pes in &sizes {
+        sitting.turns(&all, rounds, |sitting, case| {
+            let milliseconds = sitting.by_time("5", "50");
+            let ran = sitting.run(case, &launch(pes, "collectives", milliseconds))?;
+            let rows = rows::read(&ran.stdout).map_err(io::Error::other)?;
+            let sample =
+                |row: rows::Row| (pes.to_string(), of_row(&row), median(&row.samples) / 1e9);
+            Ok(rows.into_iter().map(sample).collect())
+        })?;
+    }
+    let pes = sitting.sizes(&[16], &[64])[0];
+    sitting.turns(&ours, rounds, |sitting, case| {
+        let which = sitting.by_time(
+            "reduce=8,256,8192 fcollect=8,256,4096",
+            "reduce=8,64,512,4096,32768,262144 fcollect=8,64,512,4096,32768",
+        );
+        let ran = sitting.run(case, &launch(pes, "by_bytes", which))?;
+        let rows = rows::read(&ran.stdout).map_err(io::Error::other)?;
+        let sample = |row: rows::Row| (row.bytes.to_string(), row.name, median(&row.samples) / 1e9);
+        Ok(rows.into_iter().map(sample).collect())
+    })?;
+
+    let data = &sitting.data;
+    let mut charts = vec![data.chart(
+        "barrier",
+        "barrier_all, 8 PEs a node",
+        "PEs",
+        "barrier_all",
+        Unit::Seconds,
+        Kind::Lines,
+    )];
+    charts.extend(OPERATIONS.map(|(row, title)| {
+        let title = format!("{title}, and a barrier, of {pes} PEs");
+        data.chart(row, &title, "bytes", row, Unit::Seconds, Kind::Lines)
+    }));
+    let others = [
+        "sync_all",
+        "broadcast 8",
+        "sum_reduce 8",
+        "fcollect 8",
+        "alltoall 8",
+    ];
+    charts.extend(others.map(|row| {
+        let (operation, bytes) = row.split_once(' ').unwrap_or((row, "0"));
+        let title = format!("{operation}, {bytes} bytes, by PEs");
+        data.chart(
+            operation_name(operation),
+            &title,
+            "PEs",
+            row,
+            Unit::Seconds,
+            Kind::Lines,
+        )
+    }));
+    let barrier = |sitting: &Sitting<'_>| {
+        let each = sizes.iter().filter_map(|pes| {
+            let of = |series| sitting.data.median(series, &pes.to_string(), "barrier_all");
+            let ratio = of(ON_DEMAND)? / of(STATIC)?;
+            Some(format!("{} at {pes}", Unit::Part.show(ratio)))
+        });
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| format!("on demand takes, of static: {}", each.join(", ")))
+    };
+    let by_bytes = |sitting: &Sitting<'_>, row: &str| {
+        let each = sitting.data.places(row).into_iter().filter_map(|bytes| {
+            let of = |series| sitting.data.median(series, &bytes, row);
+            Some(of(ON_DEMAND)? / of(STATIC)?)
+        });
+        let each: Vec<f64> = each.collect();
+        (!each.is_empty()).then(|| {
+            format!(
+                "on demand takes {} of static in the median size",
+                Unit::Part.show(median(&each))
+            )
+        })
+    };
+    let warm = "connections are made before the timing begins, in the paper within it; PEs outnumber cores";
+    let claims = vec![
+        Claim::new(
+            "Fig. 7(a), barrier",
+            "static and on demand are alike at all numbers of PEs",
+            barrier(sitting),
+            warm,
+        ),
+        Claim::new(
+            "Fig. 7, collect of 512",
+            "they are alike",
+            by_bytes(sitting, "fcollect"),
+            "fewer PEs",
+        ),
+        Claim::new(
+            "Fig. 7, reduce of 512",
+            "they are alike",
+            by_bytes(sitting, "reduce"),
+            "fewer PEs",
+        ),
+    ];
+    Ok(Shown { charts, claims })
+}
+
+/// A row of `collectives`, with its bytes where it has any.
+fn of_row(row: &rows::Row) -> String {
+    match row.bytes {
+        0 => row.name.clone(),
+        bytes => format!("{} {bytes}", row.name),
+    }
+}
+
+/// For its file.
+fn operation_name(operation: &str) -> &'static str {
+    match operation {
+        "sync_all" => "sync-by-pes",
+        "broadcast" => "broadcast-by-pes",
+        "sum_reduce" => "reduce-by-pes",
+        "fcollect" => "collect-by-pes",
+        _ => "alltoall-by-pes",
+    }
+}
