@@ -1,15 +1,6 @@
-//! The tables of the NAS benchmarks: how fast, and with how many peers.
-//!
-//! `npb_table --out OUT` runs the benchmarks and prints two tables. The first: rates, with the
-//! peers and queue pairs that `shmrun --report-json` counted, best of several runs. The second:
-//! peers at 64 PEs, each on a node of its own, beside the model ([`peers`]), which is given for 256
-//! PEs too, and the published averages of a library that connects on demand. Peers are counted at
-//! both ends: the mean over PEs of the number of other PEs with which it has a connection.
-//!
-//! [`peers`]: npb_ports::peers
+//! The table of the NAS benchmarks: how fast, with the peers and queue pairs that `shmrun --report-json` counted; best of
+//! several runs. Peers of a PE that has a node of its own: the figure `peers`.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -22,22 +13,17 @@ use shmem_testkit::report::{Figure, Report};
 use shmem_testkit::{Job, job, samples};
 
 #[derive(Parser)]
-#[command(about = "Rates, peers and queue pairs of the NAS benchmarks")]
+#[command(about = "Rates of the NAS benchmarks")]
 struct Options {
-    /// Classes of the table of rates.
+    /// Classes.
     #[arg(long, value_name = "CLASS", default_values_t = ["W".to_owned(), "A".to_owned()])]
     class: Vec<String>,
-    /// Layouts of the table of rates: PEs, or PEs on nodes as 16x4. A benchmark that does not run
+    /// Layouts: PEs, or PEs on nodes as 16x4. A benchmark that does not run
     /// on that many is left out.
     #[arg(long, value_name = "PES[xNODES]", value_parser = layout,
           default_values_t = DEFAULT_LAYOUTS.map(|(pes, nodes)| Layout { pes, nodes }))]
     layout: Vec<Layout>,
-    /// PEs of the table of peers that are measured, on as many nodes; 0 for none. Each PE wants some
-    /// part of a core: BT on 256 PEs takes two cores more than nine minutes, and leaves nothing to
-    /// others.
-    #[arg(long, value_name = "PES", default_values_t = [64])]
-    peers: Vec<usize>,
-    /// Runs of each row of the table of rates; the best counts. 0: no such table.
+    /// Runs of each row; the best counts.
     #[arg(long, default_value_t = 3)]
     runs: u32,
     /// Benchmarks, by the names of the programs [default: all].
@@ -52,9 +38,6 @@ struct Options {
 }
 
 const DEFAULT_LAYOUTS: [(usize, usize); 5] = [(1, 1), (2, 1), (4, 1), (4, 4), (16, 4)];
-
-/// PEs for which the table of peers has the model at least.
-const MODELLED: [usize; 2] = [64, 256];
 
 /// PEs and the nodes that they are spread over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,10 +66,6 @@ fn kernel(program: &str) -> Result<&'static Kernel, String> {
     found.ok_or_else(|| format!("there are {}", programs()))
 }
 
-/// Average number of peers at 64 PEs, as published: Chakraborty et al., On-demand Connection Management for
-/// OpenSHMEM and OpenSHMEM+MPI, Table I.
-const PUBLISHED: [(&str, f64); 4] = [("BT", 8.7), ("EP", 3.0), ("MG", 9.46), ("SP", 8.75)];
-
 fn main() -> ExitCode {
     match measure(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
@@ -106,11 +85,8 @@ fn measure(options: &Options) -> io::Result<bool> {
         .filter(|k| options.only.is_empty() || options.only.iter().any(|o| o.name == k.name))
         .collect();
     let mut good = true;
-    let mut text = String::new();
-    if options.runs > 0 {
-        text.push_str(RATES);
-    }
-    for kernel in kernels.iter().filter(|_| options.runs > 0) {
+    let mut text = String::from(RATES);
+    for kernel in kernels {
         for class in &options.class {
             for layout in &options.layout {
                 match best(kernel, class, *layout, options)? {
@@ -119,21 +95,6 @@ fn measure(options: &Options) -> io::Result<bool> {
                     Outcome::Failed => good = false,
                 }
             }
-        }
-    }
-    text.push_str(PEERS);
-    let measured = options.peers.iter().copied().filter(|n| *n > 0);
-    let sizes: BTreeSet<usize> = measured.clone().chain(MODELLED).collect();
-    for n in sizes {
-        for kernel in &kernels {
-            let found = if measured.clone().any(|m| m == n) {
-                let found = smallest(kernel, n, options)?;
-                good &= found.is_some();
-                found
-            } else {
-                None
-            };
-            text.push_str(&peers_row(kernel, n, found));
         }
     }
     fs::write(options.out.join("table.md"), &text)?;
@@ -167,19 +128,6 @@ fn best(kernel: &Kernel, class: &str, layout: Layout, options: &Options) -> io::
         }
     }
     Ok(best.map_or(Outcome::Failed, Outcome::Ran))
-}
-
-/// The smallest class that the benchmark runs on `n` PEs, each on a node of its own.
-fn smallest(kernel: &Kernel, n: usize, options: &Options) -> io::Result<Option<(char, Run)>> {
-    for class in "SWAB".chars() {
-        let layout = Layout { pes: n, nodes: n };
-        match run(kernel, &class.to_string(), layout, 0, options)? {
-            Outcome::Ran(run) => return Ok(Some((class, run))),
-            Outcome::Refused => {}
-            Outcome::Failed => return Ok(None),
-        }
-    }
-    Ok(None)
 }
 
 /// Runs one job, which leaves its files in the directory for output.
@@ -266,35 +214,6 @@ fn both(figure: Figure) -> String {
     format!("{:.2}, {}", figure.mean, figure.max)
 }
 
-const PEERS: &str = "\nPeers of a PE where each PE has a node of its own: measured (mean, largest; \
-    – if not), neighbours and collectives by the model, neighbours alone, and as published for 64 PEs\n\n\
-    | benchmark | class | PEs | measured | model | neighbours | published |\n\
-    |---|---|---:|---:|---:|---:|---:|\n";
-
-fn peers_row(kernel: &Kernel, n: usize, found: Option<(char, Run)>) -> String {
-    let neighbours = (kernel.neighbours)(n, n);
-    let model = kernel.peers(n, n);
-    let mut row = format!("| {} |", kernel.program());
-    let _ = match found {
-        Some((class, run)) => write!(row, " {class} | {n} | {} |", both(run.connections)),
-        None => write!(row, " – | {n} | – |"),
-    };
-    let published = PUBLISHED.iter().find(|(name, _)| *name == kernel.name);
-    let published = match published.filter(|_| n == 64) {
-        Some((_, peers)) => peers.to_string(),
-        None => "–".to_owned(),
-    };
-    let _ = writeln!(
-        row,
-        " {:.2}, {} | {:.2}, {} | {published} |",
-        model.mean(),
-        model.max(),
-        neighbours.mean(),
-        neighbours.max(),
-    );
-    row
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,25 +253,9 @@ mod tests {
             rate_row(kernel, "W", Layout { pes: 64, nodes: 8 }, &run),
             "| npb-ep | W | 64 | 8 | 1234 | 1.97, 6 | 2.00, 6 |\n"
         );
-        assert_eq!(
-            peers_row(kernel, 64, Some(('S', run))),
-            "| npb-ep | S | 64 | 1.97, 6 | 1.97, 6 | 0.00, 0 | 3 |\n"
-        );
-        let unknown = peers_row(&kernels::BT, 256, None);
-        assert!(
-            unknown.starts_with("| npb-bt | – | 256 | – | 6.93, "),
-            "{unknown}"
-        );
-        for (head, row) in [
-            (
-                RATES,
-                rate_row(kernel, "W", Layout { pes: 1, nodes: 1 }, &run),
-            ),
-            (PEERS, unknown),
-        ] {
-            let line = head.lines().last().unwrap();
-            assert_eq!(line.matches('|').count(), row.matches('|').count());
-        }
+        let row = rate_row(kernel, "W", Layout { pes: 1, nodes: 1 }, &run);
+        let line = RATES.lines().last().unwrap();
+        assert_eq!(line.matches('|').count(), row.matches('|').count());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Time and CPU time per one-sided operation between two PEs.
 //!
 //! The twin of `rivals/p2p.c`: the same rows, the same method, the same output, so that this
-//! library and others can be measured in one sitting (`compare` does). Whoever changes one changes
+//! library and others can be measured in one sitting (the figures `p2p` and `p2p-node`). Whoever changes one changes
 //! the other.
 //!
 //! `shmrun -n 2 [--nodes 2] p2p`: on one node the figures are those of shared memory, on two those

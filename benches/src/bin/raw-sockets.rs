@@ -1,5 +1,5 @@
 //! What sockets of this machine allow: the rows of `p2p` between two processes that spin on their sockets and
-//! do nothing else. `compare network` puts it beside the libraries, as the limit.
+//! do nothing else. The figure `p2p` puts it beside the libraries, as the limit.
 //!
 //! `raw-sockets [--over udp|tcp] [MILLISECONDS] [--table]`. The output is that of `p2p`. Small rows are one message there and
 //! one back; `pingpong` is half of that.

@@ -124,7 +124,7 @@ impl Chart {
 
 /// A ratio is no count, although it may be whole.
 fn rounded(ratio: f64) -> f64 {
-    (ratio * 1000.0).round() / 1000.0
+    (ratio * 10_000.0).round() / 10_000.0
 }
 
 /// A text that may stand in a cell.

@@ -15,11 +15,16 @@ pub mod unit;
 pub mod works;
 
 mod applications;
+mod caches;
 mod collectives;
+mod exchange;
 mod init;
+mod launch;
 mod p2p;
 mod peers;
 mod programs;
+mod store;
+mod virtual_time;
 mod xrc;
 
 use std::io;
@@ -84,6 +89,11 @@ pub const FIGURES: &[Figure] = &[
     collectives::FIGURE,
     applications::FIGURE,
     peers::FIGURE,
+    exchange::FIGURE,
+    virtual_time::FIGURE,
+    launch::FIGURE,
+    store::FIGURE,
+    caches::FIGURE,
     xrc::FIGURE,
     p2p::ON_ONE_NODE,
 ];

@@ -39,7 +39,7 @@ pub(super) const ON_ONE_NODE: Figure = Figure {
     of: &[],
     rivals: BETWEEN_NODES.rivals,
     measure: |sitting| {
-        let cases = sitting.with_rivals([Case::ours("shmem", &[])]);
+        let cases = sitting.with_rivals([Case::ours("shmem", &[("BENCH_BIND", "1")])]);
         measure(sitting, &cases, 1)?;
         Ok(Shown {
             charts: charts(sitting),

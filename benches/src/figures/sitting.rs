@@ -75,6 +75,19 @@ impl Case {
         Self::ours(ON_DEMAND, &[("SHMEM_CONNECT", "ondemand")])
     }
 
+    /// A program without a launcher.
+    pub fn alone(name: &str) -> Self {
+        Self::command(name, "'{program}' {arguments}")
+    }
+
+    /// A command of ours, for the shell.
+    pub fn command(name: &str, command: &str) -> Self {
+        Self {
+            command: Some(command.to_owned()),
+            ..Self::ours(name, &[])
+        }
+    }
+
     /// A command of somebody else's, for the shell; see [`Sitting::run`].
     pub fn rival(command: &str) -> Self {
         Self {

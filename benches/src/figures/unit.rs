@@ -42,7 +42,9 @@ fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 99.95 => 0,
         v if v >= 9.995 => 1,
-        _ => 2,
+        v if v >= 0.9995 => 2,
+        v if v >= 0.09995 => 3,
+        _ => 4,
     };
     let text = format!("{value:.decimals$}");
     match text.contains('.') {

@@ -56,6 +56,11 @@ pub const NOT_MEASURED: &[(&Work, &str, &str)] = &[
     ),
     (
         &PMI,
+        "Fig. 2, launch time and requests with PMI-1 and PMI-2",
+        "under `shmrun` our programs find their nodes without a request of either; `launch --vs` has other launchers' time",
+    ),
+    (
+        &PMI,
         "Fig. 3, what a process manager takes from computing processes",
         "it takes a native process manager to compare with, and cores that nobody shares",
     ),

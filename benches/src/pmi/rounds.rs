@@ -15,6 +15,7 @@ use shmem_node::sys::monotonic_ns;
 use super::member::{Gathered, Member, Pmgr, text};
 use crate::cpu::{Whose, cpu_time};
 use crate::stats::median;
+use crate::turns::Turns;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,8 +48,7 @@ pub enum Meanwhile {
 }
 
 impl Operation {
-    /// All, in the order in which they are measured: what blocks comes first, since computations are
-    /// as long as that.
+    /// All. In the round that warms up they come in this order: what blocks first, since computations are as long as that.
     pub const ALL: [Self; 11] = [
         Self::Fence,
         Self::FenceGet,
@@ -230,6 +230,16 @@ impl Row {
     }
 }
 
+/// A field of a row in CSV, by the name of its column.
+///
+/// # Errors
+/// If there is none.
+pub fn field<'a>(line: &'a str, name: &str) -> Result<&'a str, String> {
+    let at = HEADER.split(',').position(|column| column == name);
+    let found = at.and_then(|at| line.split(',').nth(at));
+    found.ok_or_else(|| format!("{name} is missing in {line:?}"))
+}
+
 /// Runs all rounds. Process 0 gives each row to `tell`, with the round and the operation.
 ///
 /// # Errors
@@ -242,34 +252,37 @@ pub fn run(
     let mut spans: Vec<(Operation, Vec<f64>)> = Vec::new();
     // The slowest exchange so far: how long a plan may need until all have it.
     let mut exchange = 1_000_000;
-    // Round 0 is not told: it faults pages in.
-    for round in 0..=plan.rounds {
-        for &operation in &plan.operations {
-            let blocking = spans.iter().find(|s| s.0 == operation.blocking());
-            let compute = match (operation.meanwhile(), blocking) {
-                (Meanwhile::Nothing, _) | (_, None) => 0.0,
-                (_, Some((_, spans))) => median(spans) * plan.compute,
-            };
-            let begun = monotonic_ns();
-            let (at, compute) = agree(member, begun + 2 * exchange, compute as u64)?;
-            let late = begin(at);
-            let mut figures = measure(member, plan, operation, round, compute)?;
-            figures.late = u64::from(late);
-            let told = monotonic_ns();
-            if let Some(all) = collect(member, &figures)? {
-                exchange = exchange.max(monotonic_ns() - told);
-                let row = Row::of(&all, compute);
-                if round > 0 {
-                    tell(round, operation, row);
-                }
-                match spans.iter_mut().find(|s| s.0 == operation) {
-                    Some((_, spans)) => spans.push(row.span as f64),
-                    None => spans.push((operation, vec![row.span as f64])),
-                }
+    let turns = Turns {
+        rounds: plan.rounds,
+        warm_up: true,
+    };
+    turns.run(plan.operations.len(), |which, told_round| {
+        let operation = plan.operations[which];
+        let round = told_round.map_or(0, |round| round + 1);
+        let blocking = spans.iter().find(|s| s.0 == operation.blocking());
+        let compute = match (operation.meanwhile(), blocking) {
+            (Meanwhile::Nothing, _) | (_, None) => 0.0,
+            (_, Some((_, spans))) => median(spans) * plan.compute,
+        };
+        let begun = monotonic_ns();
+        let (at, compute) = agree(member, begun + 2 * exchange, compute as u64)?;
+        let late = begin(at);
+        let mut figures = measure(member, plan, operation, round, compute)?;
+        figures.late = u64::from(late);
+        let told = monotonic_ns();
+        if let Some(all) = collect(member, &figures)? {
+            exchange = exchange.max(monotonic_ns() - told);
+            let row = Row::of(&all, compute);
+            if told_round.is_some() {
+                tell(round, operation, row);
+            }
+            match spans.iter_mut().find(|s| s.0 == operation) {
+                Some((_, spans)) => spans.push(row.span as f64),
+                None => spans.push((operation, vec![row.span as f64])),
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Process 0 tells all when to begin and for how long to compute.

@@ -7,24 +7,19 @@
 //! nobody writing and once while this process replaces values. For `message` the readers ask a PMI
 //! server in this process, over sockets; there nothing is replaced, because that takes a fence.
 //!
-//! The stores take turns, round by round. Standard output is CSV, one line a run:
+//! Standard output is CSV, one line a run:
 //!
 //! ```text
-//! round,store,readers,writer,gets,median_ns,p99_ns,cpu_ns,misses,inserts,insert_median_ns,insert_p99_ns
+//! store,readers,writer,gets,median_ns,p99_ns,cpu_ns,misses,inserts,insert_median_ns,insert_p99_ns
 //! ```
 //!
-//! A sample is the time of a batch of gets, divided by their number; where readers share cores a get
+//! Median and percentile are of batches of gets, whose time is divided by their number; where readers share cores a get
 //! takes longer than its instructions do, so `cpu_ns` is CPU time per get, the server's included.
-//! Standard error gets the least of all rounds as a table. `--samples` keeps what was sampled.
 
 mod board;
 mod server;
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use board::{Board, Measured};
@@ -36,7 +31,6 @@ use shmem_node::segment::{JobFacts, NodeSegment};
 use shmem_node::settings::{HeapCommit, HeapPages, Settings, StoreKind};
 use shmem_node::sys;
 use shmem_node::template::marker::StaticsRoom;
-use shmem_testkit::samples::about;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -68,119 +62,46 @@ struct Options {
     /// Microseconds between two insertions of the writer.
     #[arg(long, default_value_t = 100)]
     pause: u64,
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// File for the samples: CSV with the columns round,store,readers,writer,ns.
-    #[arg(long)]
-    samples: Option<PathBuf>,
 }
 
 /// What is being measured.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 struct Case {
     store: String,
     writer: bool,
     readers: u32,
 }
 
-/// What came of it.
-#[derive(Debug, Clone, Copy)]
-struct Figures {
-    gets: u64,
-    median: f64,
-    p99: f64,
-    cpu: f64,
-    misses: u64,
-}
-
 fn main() -> Outcome<()> {
     let options = Options::parse();
-    let mut samples = match &options.samples {
-        Some(path) => {
-            let mut file = BufWriter::new(File::create(path)?);
-            for line in about().lines() {
-                writeln!(file, "# {line}")?;
-            }
-            writeln!(file, "round,store,readers,writer,ns")?;
-            Some(file)
-        }
-        None => None,
-    };
     println!(
-        "round,store,readers,writer,gets,median_ns,p99_ns,cpu_ns,misses,inserts,insert_median_ns,\
-         insert_p99_ns"
+        "store,readers,writer,gets,median_ns,p99_ns,cpu_ns,misses,inserts,insert_median_ns,insert_p99_ns"
     );
-    let mut least: BTreeMap<Case, Figures> = BTreeMap::new();
-    for round in 1..=options.rounds {
-        for &readers in &options.readers {
-            for (store, writer) in options.stores.iter().flat_map(|s| [(s, false), (s, true)]) {
-                if writer && store == "message" {
-                    continue;
-                }
-                let case = Case {
-                    store: store.clone(),
-                    writer,
-                    readers,
-                };
-                let (measured, inserts) = run(&case, &options)?;
-                let figures = summarise(&measured);
-                let name = format!("{store},{readers},{}", u8::from(writer));
-                println!(
-                    "{round},{name},{},{:.1},{:.1},{:.1},{},{},{:.0},{:.0}",
-                    figures.gets,
-                    figures.median,
-                    figures.p99,
-                    figures.cpu,
-                    figures.misses,
-                    inserts.len(),
-                    median(&inserts),
-                    percentile(&inserts, 99.0),
-                );
-                if let Some(file) = &mut samples {
-                    for ns in &measured.samples {
-                        writeln!(file, "{round},{name},{ns:.1}")?;
-                    }
-                }
-                let best = least.entry(case).or_insert(figures);
-                best.median = best.median.min(figures.median);
-                best.p99 = best.p99.min(figures.p99);
-                best.cpu = best.cpu.min(figures.cpu);
-                best.misses = best.misses.max(figures.misses);
+    for &readers in &options.readers {
+        for (store, writer) in options.stores.iter().flat_map(|s| [(s, false), (s, true)]) {
+            if writer && store == "message" {
+                continue;
             }
+            let case = Case {
+                store: store.clone(),
+                writer,
+                readers,
+            };
+            let (measured, inserts) = run(&case, &options)?;
+            let Measured { gets, misses, .. } = measured;
+            println!(
+                "{store},{readers},{},{gets},{:.1},{:.1},{:.1},{misses},{},{:.0},{:.0}",
+                u8::from(writer),
+                median(&measured.samples),
+                percentile(&measured.samples, 99.0),
+                measured.cpu_ns as f64 / gets as f64,
+                inserts.len(),
+                median(&inserts),
+                percentile(&inserts, 99.0),
+            );
         }
     }
-    eprint!("{}\n{}", about(), table(&least));
     Ok(())
-}
-
-fn summarise(measured: &Measured) -> Figures {
-    Figures {
-        gets: measured.gets,
-        median: median(&measured.samples),
-        p99: percentile(&measured.samples, 99.0),
-        cpu: measured.cpu_ns as f64 / measured.gets as f64,
-        misses: measured.misses,
-    }
-}
-
-fn table(least: &BTreeMap<Case, Figures>) -> String {
-    let mut text = String::from("store    writer  readers   median ns      p99 ns  CPU ns/get\n");
-    for (case, f) in least {
-        text += &format!(
-            "{:8} {:6} {:8} {:11.1} {:11.1} {:11.1}{}\n",
-            case.store,
-            if case.writer { "yes" } else { "no" },
-            case.readers,
-            f.median,
-            f.p99,
-            f.cpu,
-            match f.misses {
-                0 => String::new(),
-                n => format!("  {n} misses"),
-            },
-        );
-    }
-    text
 }
 
 /// Measures one case. The second half are the times of the writer's insertions in ns.

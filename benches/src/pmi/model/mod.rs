@@ -11,8 +11,7 @@
 //! path that leads from the root through first children, where subtrees are largest; instead of each
 //! sibling's subtree one server that holds all processes of it makes, at no cost, the message that
 //! the sibling would send. It arrives together with that of the node on the path, and of the
-//! children the one on the path is sent the last piece. Both make it a bound from above; `pmi_scale
-//! --check` shows how close.
+//! children the one on the path is sent the last piece. Both make it a bound from above; a test says how close.
 
 mod node;
 mod program;
