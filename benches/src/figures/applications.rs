@@ -25,7 +25,7 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
     // 8 PEs a node, as in the paper. A square, for BT and SP.
     let pes = sitting.sizes(&[16], &[64])[0];
     let nodes = (pes / 8).max(2).min(pes);
-    let rounds = sitting.by_time(2, 7);
+    let rounds = sitting.by_time(3, 7);
     let mut programs = programs::kernels(!sitting.options.quick);
     programs.push(Program {
         name: GRAPH500.to_owned(),

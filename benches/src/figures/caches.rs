@@ -48,7 +48,7 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
             ],
         )
     });
-    let rounds = sitting.by_time(2, 7);
+    let rounds = sitting.by_time(3, 7);
     for (exchange, gets) in [("1:2", 2), ("1:p", pes)] {
         sitting.turns(&cases, rounds, |sitting, case| {
             let launch = Launch {

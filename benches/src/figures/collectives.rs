@@ -28,10 +28,23 @@ const OPERATIONS: [(&str, &str); 2] = [
     ("reduce", "reduce, sums of 64 bits"),
 ];
 
+/// Rows of `collectives`, the names of their charts, and titles.
+const BY_PES: [(&str, &str, &str); 5] = [
+    ("sync_all", "sync-by-pes", "sync_all"),
+    ("broadcast 8", "broadcast-by-pes", "broadcast of 8 bytes"),
+    ("sum_reduce 8", "reduce-by-pes", "reduce, a sum"),
+    ("fcollect 8", "collect-by-pes", "collect of 8 bytes of each"),
+    (
+        "alltoall 8",
+        "alltoall-by-pes",
+        "alltoall of 8 bytes for each",
+    ),
+];
+
 fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
     let ours = [Case::fully_connected(), Case::on_demand()];
     let sizes = sitting.sizes(&[16, 32], &[16, 32, 64, 128, 256]);
-    let rounds = sitting.by_time(2, 5);
+    let rounds = sitting.by_time(3, 5);
     let all = sitting.with_rivals(ours.clone());
     let launch = |pes: usize, program, arguments: &str| Launch {
         pes,
@@ -74,25 +87,11 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
         let title = format!("{title}, and a barrier, of {pes} PEs");
         data.chart(row, &title, "bytes", row, Unit::Seconds, Kind::Lines)
     }));
-    let others = [
-        "sync_all",
-        "broadcast 8",
-        "sum_reduce 8",
-        "fcollect 8",
-        "alltoall 8",
-    ];
-    charts.extend(others.map(|row| {
-        let (operation, bytes) = row.split_once(' ').unwrap_or((row, "0"));
-        let title = format!("{operation}, {bytes} bytes, by PEs");
-        data.chart(
-            operation_name(operation),
-            &title,
-            "PEs",
-            row,
-            Unit::Seconds,
-            Kind::Lines,
-        )
-    }));
+    charts.extend(
+        BY_PES.map(|(row, name, title)| {
+            data.chart(name, title, "PEs", row, Unit::Seconds, Kind::Lines)
+        }),
+    );
     let barrier = |sitting: &Sitting<'_>| {
         let each = sizes.iter().filter_map(|pes| {
             let of = |series| sitting.data.median(series, &pes.to_string(), "barrier_all");
@@ -144,16 +143,5 @@ fn of_row(row: &rows::Row) -> String {
     match row.bytes {
         0 => row.name.clone(),
         bytes => format!("{} {bytes}", row.name),
-    }
-}
-
-/// For its file.
-fn operation_name(operation: &str) -> &'static str {
-    match operation {
-        "sync_all" => "sync-by-pes",
-        "broadcast" => "broadcast-by-pes",
-        "sum_reduce" => "reduce-by-pes",
-        "fcollect" => "collect-by-pes",
-        _ => "alltoall-by-pes",
     }
 }

@@ -35,7 +35,7 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
     ];
     let cases = sitting.with_rivals(ours);
     let sizes = sitting.sizes(&[32, 128, 512], &[16, 64, 256, 1024, 2048, 4096, 8192]);
-    let rounds = sitting.by_time(2, 5);
+    let rounds = sitting.by_time(3, 5);
     for pes in sizes {
         sitting.turns(&cases, rounds, |sitting, case| {
             let nodes = if case.name == NODES {
@@ -135,10 +135,11 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
     let last = data.places(WALL).last().cloned().unwrap_or_default();
     let rivals = || {
         let ours = data.median(ONE_NODE, &last, WALL)?;
-        let each = sitting.options.vs.iter().filter_map(|rival| {
-            let ratio = data.median(rival, &last, WALL)? / ours;
+        let each = sitting.rivals().filter_map(|rival| {
+            let ratio = data.median(&rival.name, &last, WALL)? / ours;
             Some(format!(
-                "`{rival}` takes {} times as long, at {last}",
+                "{} takes {} times as long, at {last}",
+                rival.name,
                 Unit::Count.show(ratio)
             ))
         });

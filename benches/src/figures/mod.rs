@@ -113,3 +113,28 @@ pub fn find(name: &str) -> Result<&'static Figure, String> {
     let found = FIGURES.iter().find(|f| f.name == name);
     found.ok_or_else(|| format!("there are {}", names()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_names_of_their_own_that_are_good_for_files() {
+        let names: std::collections::BTreeSet<&str> = FIGURES.iter().map(|f| f.name).collect();
+        assert_eq!(names.len(), FIGURES.len());
+        for figure in FIGURES {
+            let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(figure.name.chars().all(good), "{}", figure.name);
+            assert!(find(figure.name).is_ok_and(|found| found.title == figure.title));
+        }
+        assert!(find("none").is_err_and(|e| e.starts_with("there are init, ")));
+    }
+
+    #[test]
+    fn every_work_has_a_figure() {
+        for work in works::WORKS {
+            let of = |f: &Figure| f.of.iter().any(|(of, _)| *of == work);
+            assert!(FIGURES.iter().any(of), "{}", work.title);
+        }
+    }
+}

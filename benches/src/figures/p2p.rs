@@ -61,7 +61,7 @@ const BY_BYTES: [(&str, &str); 4] = [
 const WORDS: &str = "operations of one word";
 
 fn measure(sitting: &mut Sitting<'_>, cases: &[Case], nodes: usize) -> io::Result<()> {
-    let rounds = sitting.by_time(2, 7);
+    let rounds = sitting.by_time(3, 7);
     sitting.turns(cases, rounds, |sitting, case| {
         let launch = Launch {
             pes: 2,

@@ -13,7 +13,7 @@ use super::sitting::Sitting;
 use super::{FIGURES, Figure, Shown, plot, works};
 
 /// What is different from the works in all figures.
-const DIFFERS: &str = "In all of it nodes are emulated on one machine, whose cores all PEs, launch agents and nodes \
+const DIFFERS: &str = "Where it is not of virtual time, nodes are emulated on one machine, whose cores all PEs, launch agents and nodes \
     share; the network is the software HCA over the loopback device, and not InfiniBand.";
 
 /// Writes the pictures of a figure and its page.

@@ -88,12 +88,13 @@ impl Case {
         }
     }
 
-    /// A command of somebody else's, for the shell; see [`Sitting::run`].
-    pub fn rival(command: &str) -> Self {
+    /// A command of somebody else's, for the shell; see [`Sitting::run`]. It goes by a name that stands before it with a
+    /// colon and a space, or else by itself.
+    pub fn rival(text: &str) -> Self {
+        let (name, command) = text.split_once(": ").unwrap_or((text, text));
         Self {
-            command: Some(command.to_owned()),
             may_fail: true,
-            ..Self::ours(command, &[])
+            ..Self::command(name, command)
         }
     }
 }
@@ -200,10 +201,14 @@ impl<'a> Sitting<'a> {
         }
     }
 
-    /// The cases, and a rival for each command that was given.
+    /// A rival for each command that was given.
+    pub fn rivals(&self) -> impl Iterator<Item = Case> {
+        self.options.vs.iter().map(|command| Case::rival(command))
+    }
+
+    /// The cases, and the rivals.
     pub fn with_rivals(&self, ours: impl IntoIterator<Item = Case>) -> Vec<Case> {
-        let rivals = self.options.vs.iter().map(|command| Case::rival(command));
-        ours.into_iter().chain(rivals).collect()
+        ours.into_iter().chain(self.rivals()).collect()
     }
 
     /// Measures the cases in turn. A case that may fail, and does, is not tried any more, and a note says why.
@@ -372,5 +377,21 @@ impl<'a> Sitting<'a> {
         if !self.failed.contains(STATIC) {
             self.leave_out(STATIC, &why);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rivals_go_by_a_name_or_by_their_command() {
+        let of = |text| {
+            let case = Case::rival(text);
+            (case.name, case.command.expect("it has one"))
+        };
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(of("Hydra: mpiexec {n}"), pair("Hydra", "mpiexec {n}"));
+        assert_eq!(of("A=b:c x"), pair("A=b:c x", "A=b:c x"));
     }
 }

@@ -29,7 +29,7 @@ const CPU: &str = "processor time";
 
 fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
     let sizes = sitting.sizes(&[1, 4, 16], &[1, 2, 4, 8, 16, 32, 64]);
-    let rounds = sitting.by_time(2, 7);
+    let rounds = sitting.by_time(3, 7);
     let cases = STORES.map(|(_, name)| Case::alone(name));
     for readers in sizes {
         sitting.turns(&cases, rounds, |sitting, case| {
