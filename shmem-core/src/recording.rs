@@ -44,13 +44,10 @@ fn begin(recorder: &Recorder) -> Begun {
 fn end(recorder: &Recorder, begun: Begun, call: &Call) {
     INSIDE.set(false);
     recorder.add(&Event {
-        begin: begun.0,
-        end: monotonic_ns(),
-        routine: call.routine,
-        thread: 0,
         pe: call.pe,
         bytes: call.bytes as u64,
         at: call.at as u64,
+        ..Event::of(call.routine, begun.0, monotonic_ns())
     });
 }
 
@@ -74,9 +71,7 @@ impl Call {
             at: 0,
         }
     }
-}
 
-impl Call {
     /// A one-sided operation on `pe` of the job.
     pub(crate) fn on(routine: Routine, pe: usize, bytes: usize, at: Sym) -> Self {
         Self {
@@ -177,13 +172,9 @@ pub(crate) fn watch_connections(recorder: Recorder, endpoint: &Endpoint<Device>)
         };
         if recorder.is_on() {
             recorder.add(&Event {
-                begin: now.saturating_sub(took),
-                end: now,
-                routine,
-                thread: 0,
                 pe,
                 bytes: queue_pairs.into(),
-                at: 0,
+                ..Event::of(routine, now.saturating_sub(took), now)
             });
         }
     });

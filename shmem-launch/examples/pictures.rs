@@ -40,15 +40,7 @@ struct Pe {
 
 impl Pe {
     fn call(&mut self, routine: Routine, begin: u64, end: u64) -> &mut Event {
-        self.events.push(Event {
-            begin,
-            end,
-            routine,
-            thread: 0,
-            pe: Event::NOBODY,
-            bytes: 0,
-            at: 0,
-        });
+        self.events.push(Event::of(routine, begin, end));
         self.events.last_mut().expect("one")
     }
 

@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::Parser;
 use npb_ports::kernels::{KERNELS, Kernel};
 use shmem_benches::stats::{median, min};
+use shmem_benches::turns::Turns;
 use shmem_testkit::job;
 use shmem_testkit::samples::{Samples, quoted};
 
@@ -72,32 +73,39 @@ fn measure(options: &Options) -> io::Result<bool> {
     let mut samples = Samples::begin(File::create(&options.out)?)?;
     let mut cases = cases(options)?;
     let mut good = true;
-    for run in 0..options.runs {
-        for case in cases.iter_mut().filter(|case| !case.over) {
-            let name = case.kernel.name;
-            match rate(case)? {
-                Ok(rate) => {
-                    case.rates.push(rate);
-                    let whose = case.whose.checked_sub(1);
-                    let whose = whose.map_or("ours", |at| &options.beside[at]);
-                    samples.add(&[
-                        ("run", &run),
-                        ("benchmark", &quoted(name)),
-                        ("class", &quoted(&options.class)),
-                        ("pes", &case.pes),
-                        ("of", &quoted(whose)),
-                        ("mops", &rate),
-                    ])?;
-                }
-                Err(Bad::Refused) => case.over = true,
-                Err(Bad::Failed(why)) => {
-                    case.over = true;
-                    good = false;
-                    eprintln!("npb_beside: {name} on {} failed: {why}", case.pes);
-                }
+    let turns = Turns {
+        rounds: options.runs,
+        warm_up: false,
+    };
+    turns.run(cases.len(), |at, run| {
+        let case = &mut cases[at];
+        if case.over {
+            return Ok(());
+        }
+        let (name, run) = (case.kernel.name, run.unwrap_or(0));
+        match rate(case)? {
+            Ok(rate) => {
+                case.rates.push(rate);
+                let whose = case.whose.checked_sub(1);
+                let whose = whose.map_or("ours", |at| &options.beside[at]);
+                samples.add(&[
+                    ("run", &run),
+                    ("benchmark", &quoted(name)),
+                    ("class", &quoted(&options.class)),
+                    ("pes", &case.pes),
+                    ("of", &quoted(whose)),
+                    ("mops", &rate),
+                ])?;
+            }
+            Err(Bad::Refused) => case.over = true,
+            Err(Bad::Failed(why)) => {
+                case.over = true;
+                good = false;
+                eprintln!("npb_beside: {name} on {} failed: {why}", case.pes);
             }
         }
-    }
+        Ok(())
+    })?;
     print!("{}", table(&cases, options));
     Ok(good)
 }

@@ -83,15 +83,7 @@ impl Steps {
         let mut begin = self.start.0;
         for (routine, end) in self.ends {
             if let Some(recorder) = &rt.recorder {
-                recorder.add(&Event {
-                    begin,
-                    end,
-                    routine,
-                    thread: 0,
-                    pe: Event::NOBODY,
-                    bytes: 0,
-                    at: 0,
-                });
+                recorder.add(&Event::of(routine, begin, end));
             }
             begin = end;
         }

@@ -8,9 +8,9 @@
 
 use std::mem::MaybeUninit;
 
-use super::Completion::{self, AtQuiet, OnReturn};
 use shmem_node::recording::Routine;
 
+use super::Completion::{self, AtQuiet, OnReturn};
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;

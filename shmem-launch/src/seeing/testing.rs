@@ -6,15 +6,7 @@ use shmem_node::stats::{PeStats, STAT_COUNT};
 
 /// A call that has to do with no other PE.
 pub(super) fn call(routine: Routine, begin: u64, end: u64) -> Event {
-    Event {
-        begin,
-        end,
-        routine,
-        thread: 0,
-        pe: Event::NOBODY,
-        bytes: 0,
-        at: 0,
-    }
+    Event::of(routine, begin, end)
 }
 
 /// A recording of these calls, with the totals that they have.

@@ -44,6 +44,20 @@ pub struct Event {
 impl Event {
     /// A number that no PE has.
     pub const NOBODY: u32 = u32::MAX;
+
+    /// A call that has to do with no PE and no word.
+    #[must_use]
+    pub const fn of(routine: Routine, begin: u64, end: u64) -> Self {
+        Self {
+            begin,
+            end,
+            routine,
+            thread: 0,
+            pe: Self::NOBODY,
+            bytes: 0,
+            at: 0,
+        }
+    }
 }
 
 /// What tells a collective from others of a job: the slot of its team, the team's first member and how many
