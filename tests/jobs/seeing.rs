@@ -131,9 +131,10 @@ fn the_one_that_is_waited_for_is_named() {
         let worst = &page.list("stragglers.worst")[0];
         let number = |of: &str| *worst[of].get::<f64>().expect("a number");
         assert_eq!(number("pe"), 3.0, "{layout}");
-        assert!(number("last") >= 8.0, "{layout}: {}", number("last"));
-        // Three PEs, ten meetings, five milliseconds each, but for what they come late themselves.
-        assert!(number("cost") > 50e6, "{layout}: {} ns", number("cost"));
+        // All ten, but for those to which another came later still, from a machine that had no processor for it.
+        assert!(number("last") >= 7.0, "{layout}: {}", number("last"));
+        // Three PEs, ten meetings, forty milliseconds each, but for what they come late themselves.
+        assert!(number("cost") > 600e6, "{layout}: {} ns", number("cost"));
         assert!(page.advice().contains("PE 3 was that"), "{}", page.advice());
         // PE 1 waits for PE 0, which sleeps before it sends.
         let by_zero = page.list("waits").iter().any(|wait| {
