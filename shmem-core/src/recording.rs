@@ -21,13 +21,21 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// When a routine began that is to be recorded; 0 if it is not.
-#[derive(Clone, Copy)]
+/// When a routine began that is to be recorded; 0 if it is not. One that ends by a panic is not recorded.
 #[must_use = "a call that begins ends"]
 pub(crate) struct Begun(u64);
 
 impl Begun {
     const UNRECORDED: Self = Self(0);
+}
+
+impl Drop for Begun {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0 != 0 {
+            INSIDE.set(false);
+        }
+    }
 }
 
 #[cold]
@@ -41,8 +49,7 @@ fn begin(recorder: &Recorder) -> Begun {
 
 #[cold]
 #[inline(never)]
-fn end(recorder: &Recorder, begun: Begun, call: &Call) {
-    INSIDE.set(false);
+fn end(recorder: &Recorder, begun: &Begun, call: &Call) {
     recorder.add(&Event {
         pe: call.pe,
         bytes: call.bytes as u64,
@@ -107,7 +114,7 @@ impl Runtime {
         if begun.0 != 0
             && let Some(recorder) = &self.recorder
         {
-            end(recorder, begun, &call());
+            end(recorder, &begun, &call());
         }
     }
 
@@ -158,7 +165,7 @@ impl Scope {
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        end(&self.recorder, self.begun, &self.call);
+        end(&self.recorder, &self.begun, &self.call);
     }
 }
 

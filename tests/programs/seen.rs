@@ -2,8 +2,8 @@
 //!
 //! `seen [slow|killed]`: each PE sends 64 bytes and a signal to the next one and waits for those from the one before,
 //! reads 16 bytes of the next, adds to a word of PE 0, and meets the others ten times. With `slow` the
-//! last PE comes late to each of these meetings; with `killed` it is killed in front of them. Between two
-//! calls of `pcontrol` there are some that nobody is to see.
+//! last PE comes late to each of these meetings; with `killed` it is killed in front of them. A put to a PE that does
+//! not exist fails, and between two calls of `pcontrol` there are calls that nobody is to see.
 
 use std::time::Duration;
 
@@ -31,6 +31,12 @@ fn main() -> Result<(), shmem::Error> {
     shmem::get(&mut two, data.at(2..4), next);
     shmem::atomic_add(sum, 1, 0);
     shmem::quiet();
+    // What ends by a panic is not recorded, and all that follows is.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let none = std::panic::catch_unwind(|| shmem::put(data, &[1], n));
+    assert!(none.is_err(), "there is no PE {n}");
+    std::panic::set_hook(hook);
 
     shmem::pcontrol(0);
     for _ in 0..100 {

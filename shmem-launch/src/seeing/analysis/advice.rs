@@ -6,6 +6,7 @@
 use shmem_node::recording::Routine;
 use shmem_node::stats::{Stat, Unit};
 
+use super::hot::Others;
 use super::network::figure;
 use super::routines::{self, Row};
 use super::start::Start;
@@ -18,11 +19,12 @@ use crate::report::value;
 const MUCH: f64 = 0.2;
 /// A share of the PEs' time that is worth a line where one PE has it all cost.
 const SOME: f64 = 0.02;
-/// A share of all bytes that makes a PE one with which everybody talks, and how many PEs there have to be.
+/// A share of all operations or bytes that makes a PE one with which everybody talks, and how many PEs there have to be.
 const HOT: f64 = 0.4;
 const CROWD: usize = 8;
-/// A share of packets that are sent again.
+/// A share of packets that are sent again, and how many they have to be: PEs that outnumber cores answer late now and then.
 const LOSSY: f64 = 0.001;
+const LOST: u64 = 20;
 /// A start that is shorter is not worth a word, in nanoseconds.
 const SHORT: u64 = 500_000_000;
 /// Bytes of an operation whose time is that of its way, not of its data.
@@ -55,6 +57,7 @@ pub(super) fn advice(
     facts: &Facts<'_>,
     head: &Head,
     start: &Start,
+    others: &Others,
     rows: &[Row],
     stragglers: &Stragglers,
 ) -> Vec<String> {
@@ -63,7 +66,7 @@ pub(super) fn advice(
     out.extend(straggling(head, stragglers));
     out.extend(waiting(facts, head));
     out.extend(blocking(head, rows));
-    out.extend(hot(facts, head));
+    out.extend(hot(head, others));
     out.extend(starting(head, start));
     out.extend(lossy(facts));
     out.extend(evicted(facts));
@@ -167,31 +170,26 @@ fn blocking(head: &Head, rows: &[Row]) -> Vec<String> {
 }
 
 /// A PE with which all others talk.
-fn hot(facts: &Facts<'_>, head: &Head) -> Option<String> {
-    let recordings = facts.job.recordings;
-    if recordings.len() < CROWD {
+fn hot(head: &Head, others: &Others) -> Option<String> {
+    if (head.recorded as usize) < CROWD {
         return None;
     }
-    let mut to = std::collections::HashMap::<u32, u64>::new();
-    for of in recordings {
-        for traffic in of.traffic.iter().filter(|traffic| traffic.pe != of.rank) {
-            let to = to.entry(traffic.pe).or_default();
-            *to = to.saturating_add(traffic.bytes);
-        }
-    }
-    let (&pe, &most) = to
-        .iter()
-        .max_by_key(|&(&pe, &bytes)| (bytes, u32::MAX - pe))?;
-    let all = to
-        .values()
-        .fold(0u64, |all, &bytes| all.saturating_add(bytes));
-    if share(most, all) < HOT || share(all, head.bytes) < SOME {
+    let of = others.hottest.first()?;
+    let operations = share(of.operations, others.operations);
+    let bytes_of = share(of.bytes, others.bytes);
+    let crowded = of.by as usize >= CROWD / 2 && share(others.operations, head.operations) >= SOME;
+    if operations.max(bytes_of) < HOT || !crowded {
         return None;
     }
     Some(format!(
-        "{} of the bytes that PEs moved to and from others ({}) were PE {pe}'s.",
-        percent(share(most, all)),
-        bytes(most)
+        "{} of the operations of PEs on others' memory, and {} of the bytes, were on PE {}'s ({} operations by {} PEs, \
+         {}): one PE's memory and link serve them all.",
+        percent(operations),
+        percent(bytes_of),
+        of.pe,
+        of.operations,
+        of.by,
+        bytes(of.bytes)
     ))
 }
 
@@ -224,7 +222,7 @@ fn lossy(facts: &Facts<'_>) -> Option<String> {
     let again = figure(recordings, Stat::Retransmissions)?;
     let sent = figure(recordings, Stat::PacketsSent).map_or(0, |sent| sent.sum);
     let lossy = share(again.sum, sent);
-    (lossy >= LOSSY).then(|| {
+    (lossy >= LOSSY && again.sum >= LOST).then(|| {
         format!(
             "{} of the packets were retransmitted ({} of {sent}), most by PE {}: the network loses them, or a \
              receiver has no room (SHMEM_SOFT_BUFFER).",

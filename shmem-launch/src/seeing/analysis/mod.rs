@@ -7,6 +7,7 @@
 mod advice;
 mod connections;
 mod fold;
+mod hot;
 mod matrix;
 mod network;
 mod places;
@@ -83,6 +84,7 @@ told! {
         start: start::Start,
         places: places::Places,
         matrix: matrix::Matrix,
+        others: hot::Others,
         routines: Vec<routines::Row>,
         connections: Option<connections::Connections>,
         waits: Vec<waits::LongWait>,
@@ -105,12 +107,14 @@ pub(super) fn analyse(job: &Job<'_>) -> Analysis {
     let start = start::start(job);
     let routines = routines::routines(&facts);
     let stragglers = stragglers::stragglers(&facts);
-    let advice = advice::advice(&facts, &head, &start, &routines, &stragglers);
+    let others = hot::others(job.recordings);
+    let advice = advice::advice(&facts, &head, &start, &others, &routines, &stragglers);
     Analysis {
         advice,
         start,
         places: places::places(&facts),
         matrix: matrix::matrix(job.recordings, job.launcher.n_pes),
+        others,
         routines,
         connections: connections::connections(job),
         waits: waits::longest(&facts),

@@ -236,3 +236,52 @@ fn pes_that_are_too_many_are_told_by_node() {
     );
     assert!(told.matrix.rows.len() <= 256);
 }
+
+#[test]
+fn memory_that_all_use_is_told() {
+    let to = |pe, operations, bytes| Traffic {
+        pe,
+        operations,
+        bytes,
+        connections: 0,
+    };
+    // Twelve count at PE 12, eight bytes at a time; neighbours exchange more bytes; own memory is nobody's business.
+    let of = |rank: u32| {
+        let mut of = pe(rank, rank / 4, vec![]);
+        of.traffic = vec![
+            to(12, 100 + u64::from(rank), 800),
+            to((rank + 1) % 12, 10, 50_000),
+            to(rank, 7000, 7000),
+        ];
+        of.totals = vec![shmem_node::recording::Total {
+            routine: Routine::Put,
+            calls: 110,
+            ns: US,
+            longest: US,
+            bytes: 0,
+        }];
+        of
+    };
+    let mut recordings: Vec<Recording> = (0..12).map(of).collect();
+    recordings.push(pe(12, 3, vec![]));
+    let told = analysed(&recordings);
+    let others = &told.others;
+    assert_eq!((others.pes, others.hottest.len()), (13, 10));
+    let counted: u64 = (0..12).map(|rank| 100 + rank).sum();
+    assert_eq!(others.operations, counted + 12 * 10);
+    assert_eq!(
+        others.hottest[0],
+        hot::Hot {
+            pe: 12,
+            by: 12,
+            operations: counted,
+            bytes: 12 * 800,
+            most: 11,
+            most_operations: 111,
+        }
+    );
+    let rest: Vec<u32> = others.hottest[1..].iter().map(|hot| hot.pe).collect();
+    assert_eq!(rest, (0..9).collect::<Vec<u32>>());
+    let said = told.advice.join("\n");
+    assert!(said.contains("were on PE 12's"), "{said}");
+}

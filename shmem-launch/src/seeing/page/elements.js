@@ -79,15 +79,15 @@ function tip(element, tell) {
   element.addEventListener("pointerleave", hide);
 }
 
-/** Buttons of which one is pressed; `chosen(name)` is called at once for the first, and for what is pressed. */
-function choice(names, chosen) {
+/** Buttons of which one is pressed; `chosen(name)` is called at once for `first`, and for what is pressed. */
+function choice(names, chosen, first = names[0]) {
   const buttons = names.map((name) => make("button", "", name));
   const press = (at) => {
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", i === at));
     chosen(names[at]);
   };
   buttons.forEach((button, at) => button.addEventListener("click", () => press(at)));
-  press(0);
+  press(names.indexOf(first));
   return make("div", "choice", ...buttons);
 }
 

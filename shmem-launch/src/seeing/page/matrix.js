@@ -16,7 +16,8 @@ function matrixSection(matrix) {
   const canvas = make("canvas");
   canvas.width = canvas.height = Math.max(1, side * cell);
   const legend = make("div", "legend");
-  let shown = "bytes";
+  const any = (name) => cells.some((row) => [...row.values()].some((values) => values[measures[name][0]] > 0));
+  let shown = Object.keys(measures).find(any) || "bytes";
 
   const paint = () => {
     const [which, text] = measures[shown];
@@ -64,7 +65,7 @@ function matrixSection(matrix) {
   const choose = choice(Object.keys(measures), (name) => {
     shown = name;
     paint();
-  });
+  }, shown);
   redraws.push(paint);
   const [first, last] = [matrix.names[0], matrix.names[side - 1]];
   const label = (text) => make("span", "", text);

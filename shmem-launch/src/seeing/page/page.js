@@ -95,6 +95,22 @@ function placesSection({ folded, places }) {
   section(folded ? "Nodes" : "PEs by node", choose, inside, legend);
 }
 
+function othersSection({ pes, operations, bytes, hottest }) {
+  if (hottest.length === 0) return;
+  const text = count(operations) + " operations, " + size(bytes) + ", on the memory of " + plural(pes, "PE") +
+    " by others" + (hottest.length < pes ? ", of which those with the largest part:" : ":");
+  section("Whose memory is used most", make("p", "", text),
+    table([
+      ["PE", false, (of) => String(of.pe)],
+      ["operations", false, (of) => count(of.operations)],
+      ["", false, (of) => percent(of.operations, operations)],
+      ["bytes", false, (of) => size(of.bytes)],
+      ["", false, (of) => percent(of.bytes, bytes)],
+      ["by", false, (of) => plural(of.by, "PE")],
+      ["most by", true, (of) => "PE " + of.most + " (" + count(of.most_operations) + ")"],
+    ], hottest));
+}
+
 function routinesSection(rows, lived) {
   if (rows.length === 0) return;
   const most = Math.max(...rows.filter((row) => row.counts).map((row) => row.ns), 0);
@@ -175,6 +191,7 @@ placesSection(job.places);
 if (job.matrix.rows.some((row) => row.length > 0)) {
   section("Who talked with whom", ...matrixSection(job.matrix));
 }
+othersSection(job.others);
 routinesSection(job.routines, job.head.lived);
 waitsSection(job.waits);
 stragglersSection(job.stragglers);
