@@ -165,6 +165,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::os::fd::AsFd;
+    use std::time::Duration;
 
     fn messages<'a>(bytes: &'a [u8], text: &'a str) -> [ToAgent<'a>; 4] {
         let (local, first) = (1, 1);
@@ -237,6 +238,16 @@ mod tests {
                 assert_eq!(ToAgent::decode(&packet[..n], 3), Ok(said));
             }
             sender.join().unwrap().unwrap();
+        });
+        let soon = Duration::from_millis(20);
+        assert!(
+            !sys::wait_read(theirs.as_fd(), soon).unwrap(),
+            "one is left"
+        );
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| sys::wait_read(theirs.as_fd(), Duration::from_secs(60)));
+            sys::recv_with_fds(ours.as_fd(), &mut [0; MESSAGE_MAX]).unwrap();
+            assert!(waits.join().unwrap().unwrap());
         });
         drop(ours);
         assert!(said.send(theirs.as_fd()).is_err());

@@ -7,6 +7,7 @@
 //! in the PE's block whether it ended in order.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use shmem_node::address::Addresses;
 use shmem_node::contract::AGENT_FD;
@@ -14,6 +15,9 @@ use shmem_node::sys;
 use shmem_node::to_agent::ToAgent;
 
 use crate::error::Error;
+
+/// How long an agent that does not read, because it has no processor or is stopped, keeps a PE from its end.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The socket that leads to the node launch agent.
 pub(crate) struct AgentClient {
@@ -42,7 +46,8 @@ impl AgentClient {
         })
     }
 
-    /// Asks the launcher to end the whole job with `status`.
+    /// Asks the launcher to end the whole job with `status`. Returns when the agent has read that: peers that see this
+    /// process end, and end by themselves then, are not heard of before it.
     pub(super) fn abort(&self, status: i32, text: &str) {
         let local = self.local;
         let said = ToAgent::Abort {
@@ -51,7 +56,9 @@ impl AgentClient {
             text,
         };
         // The process exits with the status anyway; this only names the reason.
-        let _ = said.send(self.socket.as_fd());
+        if said.send(self.socket.as_fd()).is_ok() {
+            let _ = sys::wait_read(self.socket.as_fd(), READ_TIMEOUT);
+        }
     }
 
     /// Has the agent tell the user something, `adds`: it only adds to what was told before. Returns whether it does.

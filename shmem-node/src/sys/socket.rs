@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
@@ -142,6 +142,30 @@ pub fn wait_writable(
     let mut events = PollFlags::OUT;
     events.set(PollFlags::IN, or_readable);
     wait_for(fd, events, max)
+}
+
+/// Sleeps until the other end of a Unix socket has read all that was sent from this one, or `max` has passed.
+/// Returns whether it has.
+///
+/// # Errors
+/// The descriptor is none of a socket.
+pub fn wait_read(socket: BorrowedFd<'_>, max: Duration) -> io::Result<bool> {
+    const LONGEST: Duration = Duration::from_millis(2);
+    let began = Instant::now();
+    let mut nap = Duration::from_micros(50);
+    loop {
+        let mut unread: libc::c_int = 0;
+        // SAFETY: the request writes one int.
+        if unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if unread == 0 || began.elapsed() >= max {
+            return Ok(unread == 0);
+        }
+        // Nothing else tells of it.
+        std::thread::sleep(nap);
+        nap = LONGEST.min(2 * nap);
+    }
 }
 
 fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, max: Option<Duration>) -> io::Result<()> {

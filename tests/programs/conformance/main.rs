@@ -1,6 +1,6 @@
 //! Every routine of the library, checked by the PEs themselves.
 //!
-//! `shmrun -n N [--nodes K] conformance [NAME ...]` runs the named checks, or all. It is one
+//! `shmrun -n N [--nodes K] conformance [NAME ...]` runs the named checks, or all; `-NAME` leaves one out. It is one
 //! program so that the checks also follow each other in one job: memory is reused, connections and
 //! collectives go on from what came before.
 
@@ -44,7 +44,10 @@ fn noise(seed: u64) -> impl FnMut() -> u64 {
 
 fn main() -> Result<(), shmem::Error> {
     let _world = shmem::init()?;
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let (not, wanted): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|word| word.starts_with('-'));
+    let not: Vec<&str> = not.iter().map(|word| &word[1..]).collect();
     let checks: Vec<Check> = [
         growth::CHECKS,
         rma::CHECKS,
@@ -67,15 +70,16 @@ fn main() -> Result<(), shmem::Error> {
         threads::CHECKS,
     ]
     .concat();
-    let unknown: Vec<_> = wanted
-        .iter()
+    let words = wanted.iter().map(String::as_str).chain(not.iter().copied());
+    let unknown: Vec<_> = words
         .filter(|w| !checks.iter().any(|(name, _)| name == w))
         .collect();
     assert!(unknown.is_empty(), "there are no checks {unknown:?}");
     let progress = Progress::watch(my_pe());
     let mut run = 0;
     for (name, check) in checks {
-        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+        let named = wanted.is_empty() || wanted.iter().any(|w| w == name);
+        if named && !not.contains(&name) {
             progress.enter(name);
             check();
             progress.enter("the barrier after a check");
