@@ -26,6 +26,7 @@
 //!
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
 
+pub mod agenda;
 pub mod batches;
 pub mod counts;
 pub mod cpu;
@@ -33,5 +34,6 @@ pub mod figures;
 pub mod memory;
 pub mod pmi;
 pub mod rows;
+pub mod scale;
 pub mod stats;
 pub mod turns;

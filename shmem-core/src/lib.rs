@@ -107,6 +107,10 @@ mod topics;
 #[doc(hidden)]
 pub mod for_macros;
 
+/// For models of jobs.
+#[doc(hidden)]
+pub use collectives::plans;
+
 #[doc(no_inline)]
 pub use atomic::*;
 #[doc(no_inline)]

@@ -23,6 +23,7 @@ mod launch;
 mod p2p;
 mod peers;
 mod programs;
+mod scale;
 mod store;
 mod virtual_time;
 mod xrc;
@@ -91,6 +92,7 @@ pub const FIGURES: &[Figure] = &[
     peers::FIGURE,
     exchange::FIGURE,
     virtual_time::FIGURE,
+    scale::FIGURE,
     launch::FIGURE,
     store::FIGURE,
     caches::FIGURE,

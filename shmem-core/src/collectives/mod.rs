@@ -79,6 +79,7 @@ mod meet;
 #[cfg(test)]
 mod model;
 pub(crate) mod op;
+pub mod plans;
 mod reduce;
 mod scan;
 mod select;

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use super::circulant::{passed_on, rounds};
 use super::doubling::{Step, steps};
 use super::halving;
+use super::plans;
 use super::select::{Between, HOP, Layout, Operation, select};
 use crate::team::slots::{BOX, PIECE};
 use crate::tree;
@@ -67,7 +68,7 @@ fn edges(all: impl Iterator<Item = (usize, usize)>) -> usize {
 fn circulant_edges(nodes: usize) -> usize {
     static KNOWN: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().expect("no test panics in here");
-    let of = |node| (0..rounds(nodes)).map(move |round| (node, (node + (1 << round)) % nodes));
+    let of = |node| plans::around(node, nodes).map(move |with| (node, with));
     let count = || edges((0..nodes).flat_map(of));
     *known.entry(nodes).or_insert_with(count)
 }
@@ -101,14 +102,7 @@ fn doubling(bytes: usize, nodes: usize) -> Cost {
         let sends = |step: &Step| matches!(step, Step::Trade { .. } | Step::Give { .. });
         steps(node, nodes).filter(sends).count()
     };
-    let partners = |node| {
-        steps(node, nodes).filter_map(move |step| match step {
-            Step::Take { from: with, .. }
-            | Step::Trade { with, .. }
-            | Step::Give { to: with, .. } => Some((node, with)),
-            Step::Get { .. } => None,
-        })
-    };
+    let partners = |node| plans::doubling(node, nodes).map(move |with| (node, with));
     Cost {
         rounds: steps(0, nodes).count(),
         bytes: sends(0) * bytes,

@@ -46,6 +46,24 @@ impl Report {
         })
     }
 
+    /// Nanoseconds of processor time that all launch agents had.
+    pub fn agents_cpu(&self) -> Option<f64> {
+        let (_, rest) = self.0.split_once("\"agent_cpu_ns\": {")?;
+        let (_, sum) = rest.split_once('}')?.0.split_once("\"sum\": ")?;
+        sum.trim().parse().ok()
+    }
+
+    /// Nanoseconds of processor time that the processes of all PEs had, to their ends.
+    pub fn processes_cpu(&self) -> Option<f64> {
+        let (_, processes) = self.0.split_once("\"processes\": [")?;
+        let times = |key: &str| -> Option<f64> {
+            let each = processes.split(key).skip(1);
+            each.map(|rest| rest.split(',').next()?.trim().parse::<f64>().ok())
+                .sum()
+        };
+        Some(times("\"user_ns\": ")? + times("\"system_ns\": ")?)
+    }
+
     /// The figure called `name`.
     ///
     /// # Panics
@@ -76,6 +94,11 @@ mod tests {
         assert_eq!(report.figure("queue pairs"), expected);
         assert_eq!(report.figure("queue").sum, 0.0);
         assert_eq!(report.find("pairs"), None);
+        let more = "\"agent_cpu_ns\": {\"min\": 1, \"sum\": 70}, \"processes\": [\n\
+            {\"rank\": 0, \"status\": 0, \"user_ns\": 3, \"system_ns\": 2, \"peak_bytes\": 9},\n\
+            {\"rank\": 1, \"status\": 0, \"user_ns\": 1, \"system_ns\": 0, \"peak_bytes\": 9}]";
+        let more = Report(more.to_owned());
+        assert_eq!((more.agents_cpu(), more.processes_cpu()), (Some(70.0), Some(6.0)));
         let cut = "{\"name\": \"x\", \"unit\": \"count\", \"min\": 1";
         assert_eq!(Report(cut.to_owned()).find("x"), None);
     }

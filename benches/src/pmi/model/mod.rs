@@ -16,12 +16,10 @@
 mod node;
 mod program;
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
-
 use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Shared, TreeLink};
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
+use crate::agenda::Agenda;
 use node::Node;
 pub use program::{Call, key, value};
 
@@ -175,54 +173,8 @@ enum Event {
     Resume { local: usize },
 }
 
-/// An event at a node, in the order of time and of making.
-#[derive(Debug)]
-struct Due {
-    at: f64,
-    number: u64,
-    node: u32,
-    event: Event,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_time = self.at.total_cmp(&other.at);
-        by_time.then(self.number.cmp(&other.number))
-    }
-}
-
-/// Events to come.
-#[derive(Debug, Default)]
-struct Agenda {
-    due: BinaryHeap<Reverse<Due>>,
-    made: u64,
-}
-
-impl Agenda {
-    fn add(&mut self, at: f64, node: u32, event: Event) {
-        self.made += 1;
-        self.due.push(Reverse(Due {
-            at,
-            number: self.made,
-            node,
-            event,
-        }));
-    }
-}
+/// An event at a node.
+type Due = (u32, Event);
 
 /// A job.
 struct World<'a> {
@@ -232,7 +184,7 @@ struct World<'a> {
     job: Job,
     calls: &'a dyn Fn(u32) -> Vec<Call>,
     nodes: Vec<Option<Box<Node>>>,
-    agenda: Agenda,
+    agenda: Agenda<Due>,
     outcome: Outcome,
 }
 
@@ -307,31 +259,25 @@ impl World<'_> {
             }
             self.nodes[at as usize] = Some(node);
         }
-        while let Some(Reverse(due)) = self.agenda.due.pop() {
-            let at = due.node as usize;
+        while let Some((now, (node, event))) = self.agenda.next() {
+            let at = node as usize;
             // Taken out while the world, of which it is a part, is changed.
             let Some(mut node) = self.nodes[at].take() else {
                 continue;
             };
-            match due.event {
+            match event {
                 Event::Agent { from, bytes } => {
-                    node.hear(from, &bytes, due.at, &self.costs);
+                    node.hear(from, &bytes, now, &self.costs);
                     self.pass(&mut node);
                 }
                 Event::Process { local, bytes } => {
-                    let now = due.at + self.costs.wake;
+                    let now = now + self.costs.wake;
                     if node.receive(local, &bytes) {
                         node.proceed(local, now, &self.costs, self.shape.bytes, &mut self.agenda);
                     }
                 }
                 Event::Resume { local } => {
-                    node.proceed(
-                        local,
-                        due.at,
-                        &self.costs,
-                        self.shape.bytes,
-                        &mut self.agenda,
-                    );
+                    node.proceed(local, now, &self.costs, self.shape.bytes, &mut self.agenda);
                 }
             }
             self.nodes[at] = Some(node);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use shmem_pmi::server::{NodePlace, NodeServer, Output, Shared, TreeLink};
 
 use super::program::{Call, Process, Step, Waiting};
-use super::{Agenda, Costs, Event, PIECE, Scope, Sender, World};
+use super::{Costs, Due, Event, PIECE, Scope, Sender, World};
+use crate::agenda::Agenda;
 
 /// A node.
 #[derive(Debug)]
@@ -87,7 +88,7 @@ impl Node {
         mut now: f64,
         costs: &Costs,
         len: usize,
-        agenda: &mut Agenda,
+        agenda: &mut Agenda<Due>,
     ) {
         let at = self.at;
         let process = &mut self.processes[local];
@@ -102,7 +103,7 @@ impl Node {
                     from: Sender::Process(local),
                     bytes: Arc::new(bytes).into(),
                 };
-                agenda.add(now + costs.local, at, event);
+                agenda.add(now + costs.local, (at, event));
             }
             match step {
                 Step::On => process.visible += now - began,
@@ -115,7 +116,7 @@ impl Node {
                     return process.wait(Waiting::Gather(request), began);
                 }
                 Step::Gather(_) => {}
-                Step::Compute(time) => return agenda.add(now + time, at, Event::Resume { local }),
+                Step::Compute(time) => return agenda.add(now + time, (at, Event::Resume { local })),
                 Step::Done => {
                     process.end = Some(now);
                     return;
@@ -175,7 +176,7 @@ impl World<'_> {
                     node.spend(self.costs.reply);
                     let event = Event::Process { local, bytes };
                     self.agenda
-                        .add(node.busy + self.costs.local, node.at, event);
+                        .add(node.busy + self.costs.local, (node.at, event));
                 }
                 Output::ToParent(bytes) => self.send_up(node, &bytes),
                 Output::Publish {
@@ -202,7 +203,7 @@ impl World<'_> {
             if node.processes[local].waiting == Waiting::Gather(request) {
                 node.spend(self.costs.futex);
                 let at = node.busy + self.costs.wake;
-                self.agenda.add(at, node.at, Event::Resume { local });
+                self.agenda.add(at, (node.at, Event::Resume { local }));
             }
         }
     }
@@ -251,7 +252,7 @@ impl World<'_> {
 
     fn deliver(&mut self, at: f64, to: u32, link: TreeLink, bytes: Shared) {
         let from = Sender::Agent(link);
-        self.agenda.add(at, to, Event::Agent { from, bytes });
+        self.agenda.add(at, (to, Event::Agent { from, bytes }));
     }
 
     /// What the agent at the top of a subtree sends up when all processes in it have called: from one

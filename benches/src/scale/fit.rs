@@ -1,0 +1,361 @@
+//! Unit costs of this machine, from jobs that ran on it.
+//!
+//! A job's report says what processor time its agents had, what its PEs had in all and in init, and what memory they had at
+//! the end; the launcher's parent knows what all processes had together. What is left for launcher, templates and guards is the
+//! difference. Each of these is a sum over the job, agents and PEs, so that jobs of a few sizes tell the parts by least
+//! squares. Two numbers are not read off but chosen so that these jobs take as long in the model as they did: the *pace*, what a
+//! process takes of wall time for its processor time while all run, and the *turn*, after which another has the core.
+
+use std::time::Instant;
+
+use shmem_launch::plan::Layout;
+use shmem_pmi::server::{Job, NodePlace, NodeServer};
+use shmem_pmi::tree::{DegreePolicy, Tree};
+
+use super::memory::Unit;
+use super::{Connect, Costs, Machine, Scope, Shape, contact, run};
+use crate::stats::median;
+
+/// What a job has shown: medians of its runs. Times in nanoseconds, memory in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// PEs.
+    pub pes: u32,
+    /// Nodes.
+    pub nodes: u32,
+    /// When connections were made.
+    pub connect: Connect,
+    /// From the start of the launcher to its end.
+    pub hello: f64,
+    /// Time of a PE in init, mean.
+    pub init: f64,
+    /// Processor time of all processes.
+    pub cpu: f64,
+    /// That of all agents.
+    pub agents: f64,
+    /// That of all PEs.
+    pub of_pes: f64,
+    /// That of a PE in init until it has its endpoint, mean.
+    pub endpoint: f64,
+    /// That of a PE in all of init, mean.
+    pub in_init: f64,
+    /// That of a PE in finalize, mean.
+    pub in_finalize: f64,
+    /// Proportional memory of all PEs.
+    pub memory: f64,
+}
+
+impl Measured {
+    /// The job in the model, on a machine of so many cores.
+    pub fn shape(&self, cores: usize) -> Shape {
+        Shape {
+            nodes: self.nodes,
+            per_node: self.pes / self.nodes,
+            degree: None,
+            connect: self.connect,
+            scope: Scope::All,
+            machine: Machine::Emulating(cores),
+        }
+    }
+}
+
+/// What was fitted.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Fit {
+    /// Unit costs.
+    pub costs: Costs,
+    /// Unit memory.
+    pub memory: Unit,
+    /// What a process takes of wall time for its processor time.
+    pub pace: f64,
+}
+
+/// Of messages between agents there is no figure: what `pmi_collectives` shows, as in the model of PMI's exchanges.
+const PIECE: f64 = 5_000.0;
+const BYTE: f64 = 0.2;
+
+/// Sending a datagram over the loopback device, or taking one in, and a write of a few bytes; `raw-sockets` measures
+/// that.
+const DATAGRAM: f64 = 3_000.0;
+const WRITE: f64 = 5_000.0;
+
+/// Turns that are tried.
+const TURNS: [f64; 9] = [0.1e6, 0.2e6, 0.35e6, 0.5e6, 0.7e6, 1e6, 1.4e6, 2e6, 3e6];
+
+/// Fits costs to jobs on this machine, of `cores` cores.
+///
+/// # Errors
+/// There are too few jobs.
+pub fn fit(jobs: &[Measured], cores: usize, rank: f64) -> Result<Fit, String> {
+    let too_few = || "too few jobs to fit costs to".to_owned();
+    let of = |connect| jobs.iter().filter(move |job| job.connect == connect);
+    let lazy: Vec<&Measured> = of(Connect::OnDemand).collect();
+    let numbers = |job: &Measured| [f64::from(job.pes), f64::from(job.nodes)];
+
+    // An agent's own, and for each of its PEs; what it does for each PE of the job is known.
+    let tables = |job: &Measured| {
+        let [pes, nodes] = numbers(job);
+        rank * pes * nodes
+    };
+    let agents = lazy.iter().map(|job| {
+        let [pes, nodes] = numbers(job);
+        ([nodes, pes], (job.agents - tables(job)).max(0.0))
+    });
+    let [agent, reap] = least_squares(&agents.collect::<Vec<_>>()).ok_or_else(too_few)?;
+    let of_a_pe = median(
+        &lazy
+            .iter()
+            .map(|job| job.of_pes / numbers(job)[0])
+            .collect::<Vec<_>>(),
+    );
+    // Launcher, templates with guards, and forks.
+    let others = lazy.iter().map(|job| {
+        let [pes, nodes] = numbers(job);
+        ([1.0, nodes, pes], job.cpu - job.agents - job.of_pes)
+    });
+    let [launcher, template, fork] =
+        least_squares(&others.collect::<Vec<_>>()).ok_or_else(too_few)?;
+    let mean = |of: fn(&Measured) -> f64| {
+        median(&lazy.iter().map(|job| of(job)).collect::<Vec<_>>())
+    };
+    let [endpoint, in_init, in_finalize] = [
+        mean(|job| job.endpoint),
+        mean(|job| job.in_init),
+        mean(|job| job.in_finalize),
+    ];
+    let rest = (of_a_pe - in_init - in_finalize).max(0.0);
+
+    // Connections: what static jobs take more, and have more.
+    let more = of(Connect::Static).filter_map(|all| {
+        let same = lazy.iter().find(|job| numbers(job) == numbers(all))?;
+        let contacts = f64::from(all.pes) * f64::from(all.shape(cores).all_contacts());
+        Some((contacts, all.cpu - same.cpu, all.memory - same.memory))
+    });
+    let more: Vec<_> = more.collect();
+    let [per_contact] = least_squares(&more.iter().map(|m| ([m.0], m.1)).collect::<Vec<_>>())
+        .unwrap_or_default();
+    let [queue_pair_memory] =
+        least_squares(&more.iter().map(|m| ([m.0], m.2)).collect::<Vec<_>>()).unwrap_or_default();
+    let memory = lazy
+        .iter()
+        .map(|job| ([1.0, numbers(job)[0]], job.memory))
+        .collect::<Vec<_>>();
+    let [program, pe] = least_squares(&memory).ok_or_else(too_few)?;
+    let each = contact(true);
+    let datagrams = f64::from(each.datagrams + each.farewell) * DATAGRAM;
+
+    let mut costs = Costs {
+        launcher,
+        // Of what an agent takes for itself, a part is the start of its children; a fork of a small process.
+        start: agent / 4.0,
+        shell: 0.0,
+        agent: 3.0 * agent / 4.0,
+        rank,
+        piece: PIECE,
+        byte: BYTE,
+        reap,
+        template,
+        fork,
+        main: rest / 2.0,
+        endpoint,
+        register: (in_init - endpoint).max(0.0),
+        program: in_finalize / 2.0,
+        exit: in_finalize / 2.0 + rest / 2.0,
+        queue_pair: (per_contact - datagrams).max(0.0),
+        datagram: DATAGRAM,
+        write: WRITE,
+        latency: 0.0,
+        link_byte: 0.0,
+        turn: TURNS[0],
+    };
+    let mut pace = 1.0;
+    let mut best = f64::INFINITY;
+    for turn in TURNS {
+        let tried = Costs { turn, ..costs };
+        let outcomes: Vec<_> = lazy
+            .iter()
+            .map(|job| run(job.shape(cores), tried))
+            .collect();
+        let ratio = |of: fn(&Measured) -> f64, to: fn(&super::Outcome) -> f64| {
+            let all = lazy.iter().zip(&outcomes);
+            median(&all.map(|(job, out)| of(job) / to(out)).collect::<Vec<_>>())
+        };
+        let hello = ratio(|job| job.hello, |out| out.hello);
+        let init = ratio(|job| job.init, |out| out.init);
+        let off = (init / hello).ln().abs();
+        if off < best {
+            (best, pace, costs) = (off, hello, tried);
+        }
+    }
+    Ok(Fit {
+        costs: costs.at_pace(pace),
+        memory: Unit {
+            program,
+            pe,
+            queue_pair: queue_pair_memory,
+        },
+        pace,
+    })
+}
+
+/// Nanoseconds that it takes an agent for each PE of a job of this shape to have tables of it: the code runs here.
+pub fn rank_cost(pes: u32, nodes: u32) -> f64 {
+    let rounds: Vec<f64> = (0..5)
+        .map(|_| {
+            let began = Instant::now();
+            let layout = Layout::of(pes, nodes);
+            let tree = Tree::new(
+                nodes,
+                DegreePolicy::default().degree(nodes, pes.div_ceil(nodes)),
+            );
+            let node_of = layout.node_of();
+            let place = NodePlace::in_tree(&tree, nodes / 2, &node_of);
+            let job = Job {
+                size: pes,
+                ..Job::default()
+            };
+            let server = NodeServer::new(job, place);
+            std::hint::black_box((server.is_ok(), node_of));
+            began.elapsed().as_nanos() as f64 / f64::from(pes)
+        })
+        .collect();
+    median(&rounds)
+}
+
+/// The unknowns of equations between rows of factors and sums, by least squares of relative errors; none of them is
+/// negative. `None` where equations are too few, or tell them not apart.
+fn least_squares<const N: usize>(rows: &[([f64; N], f64)]) -> Option<[f64; N]> {
+    if rows.len() < N {
+        return None;
+    }
+    let mut matrix = [[0.0; N]; N];
+    let mut sums = [0.0; N];
+    for (factors, sum) in rows {
+        let weight = 1.0 / sum.abs().max(1e-9);
+        for i in 0..N {
+            for j in 0..N {
+                matrix[i][j] += factors[i] * factors[j] * weight * weight;
+            }
+            sums[i] += factors[i] * sum * weight * weight;
+        }
+    }
+    // What would be negative is nothing, and the others are fitted without it.
+    let mut out = [false; N];
+    loop {
+        let found = solve(matrix, sums, &out)?;
+        match found.iter().position(|&x| x < 0.0) {
+            Some(at) => out[at] = true,
+            None => return Some(found),
+        }
+    }
+}
+
+/// Gauss's elimination, without the unknowns that are `out`.
+fn solve<const N: usize>(
+    mut matrix: [[f64; N]; N],
+    mut sums: [f64; N],
+    out: &[bool; N],
+) -> Option<[f64; N]> {
+    for i in (0..N).filter(|&i| out[i]) {
+        for j in 0..N {
+            matrix[i][j] = 0.0;
+            matrix[j][i] = 0.0;
+        }
+        (matrix[i][i], sums[i]) = (1.0, 0.0);
+    }
+    for i in 0..N {
+        let pivot = (i..N).max_by(|&a, &b| matrix[a][i].abs().total_cmp(&matrix[b][i].abs()))?;
+        matrix.swap(i, pivot);
+        sums.swap(i, pivot);
+        let by = matrix[i][i];
+        if by.abs() < 1e-300 {
+            return None;
+        }
+        for row in i + 1..N {
+            let factor = matrix[row][i] / by;
+            for column in i..N {
+                matrix[row][column] -= factor * matrix[i][column];
+            }
+            sums[row] -= factor * sums[i];
+        }
+    }
+    let mut found = [0.0; N];
+    for i in (0..N).rev() {
+        let known: f64 = (i + 1..N).map(|j| matrix[i][j] * found[j]).sum();
+        found[i] = (sums[i] - known) / matrix[i][i];
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equations_are_solved_and_nothing_is_negative() {
+        let rows = |x: f64, y: f64| {
+            [(1.0, 2.0), (3.0, 1.0), (5.0, 5.0)].map(|(a, b)| ([a, b], a * x + b * y))
+        };
+        let close = |found: Option<[f64; 2]>, of: [f64; 2]| {
+            let found = found.expect("a solution");
+            assert!(found.iter().zip(of).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
+        };
+        close(least_squares(&rows(4.0, 7.0)), [4.0, 7.0]);
+        close(least_squares(&rows(4.0, 0.0)), [4.0, 0.0]);
+        let found = least_squares(&[([1.0, 1.0], 1.0), ([1.0, 3.0], 0.5)]).expect("a solution");
+        assert!(found.iter().all(|&x| x >= 0.0), "{found:?}");
+        assert_eq!(least_squares(&[([1.0, 1.0], 1.0)]), None);
+        assert_eq!(least_squares(&[([1.0, 1.0], 1.0), ([2.0, 2.0], 2.0)]), None);
+    }
+
+    /// Jobs that the model itself has made come out as they went in.
+    #[test]
+    fn what_the_model_has_made_is_fitted_again() {
+        let costs = Costs {
+            latency: 0.0,
+            link_byte: 0.0,
+            piece: PIECE,
+            byte: BYTE,
+            turn: 1.4e6,
+            ..Costs::round()
+        };
+        let jobs = [(64, 4), (64, 16), (256, 16), (256, 64)].map(|(pes, nodes)| {
+            let blank = Measured {
+                pes,
+                nodes,
+                connect: Connect::OnDemand,
+                hello: 0.0,
+                init: 0.0,
+                cpu: 0.0,
+                agents: 0.0,
+                of_pes: 0.0,
+                endpoint: costs.endpoint,
+                in_init: costs.endpoint + costs.register,
+                in_finalize: costs.program,
+                memory: 0.0,
+            };
+            let outcome = run(blank.shape(2), costs);
+            let [p, n] = [f64::from(pes), f64::from(nodes)];
+            let of_pes =
+                p * (costs.main + costs.endpoint + costs.register + costs.program + costs.exit);
+            let agents = n * (costs.agent + costs.start) + p * costs.reap + costs.rank * n * p;
+            Measured {
+                hello: outcome.hello,
+                init: outcome.init,
+                cpu: costs.launcher + n * costs.template + p * costs.fork + of_pes + agents,
+                agents,
+                of_pes,
+                memory: 1e6 + p * 1.3e5,
+                ..blank
+            }
+        });
+        let fit = fit(&jobs, 2, costs.rank).expect("a fit");
+        for job in &jobs {
+            let again = run(job.shape(2), fit.costs);
+            let off = (again.hello / job.hello - 1.0).abs();
+            assert!(off < 0.1, "{job:?}, {again:?}, {fit:?}");
+        }
+        assert!((fit.memory.pe - 1.3e5).abs() < 1.0, "{fit:?}");
+        assert!((0.9..1.1).contains(&fit.pace), "{fit:?}");
+    }
+}

@@ -1,0 +1,243 @@
+//! A job of the model: who is there, what they have to do, and the loop that lets it happen.
+//!
+//! The order of a start is that of the launcher (`shmem-launch/src/driver/agent/start.rs`) and of `init` and finalize
+//! (`shmem-core/src/init_finalize/life.rs`): an agent starts those of its children, prepares its node, and executes the
+//! template, which forks PEs when the launcher says so. A PE leaves its address to the agent, starts its progress thread,
+//! connects to everybody where that is static, meets the PEs of its node, says hello and comes to the last barrier.
+
+use shmem_launch::plan::Layout;
+use shmem_launch::root::Root;
+use shmem_pmi::tree::{DegreePolicy, Tree};
+
+use super::agents::{AgentWork, Node};
+use super::cores::{Cores, Ran, TaskId};
+use super::costs::Machine;
+use super::leaders::{Leader, LeaderWork};
+use super::pes::{PeWork, TemplateWork};
+use super::stand_in::Said;
+use super::{Costs, Outcome, Scope, Shape};
+use crate::agenda::Agenda;
+
+/// What a task does.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// The launcher begins.
+    Launcher,
+    /// It has started the first agent.
+    Launched,
+    /// It takes in a piece of what the first agent says.
+    Hears(Vec<u8>),
+    /// It has written a piece to it.
+    Says(Vec<u8>),
+    /// It looks at its clock.
+    Looks,
+    /// It ends.
+    Ends,
+    /// The agent of a node.
+    Agent(u32, AgentWork),
+    /// The template of a node.
+    Template(u32, TemplateWork),
+    /// A PE, by node and position.
+    Pe(u32, u32, PeWork),
+    /// The leader of a node, or its progress thread.
+    Leader(u32, LeaderWork),
+}
+
+/// What happens at some time.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A task has had a core.
+    Ran(Ran),
+    /// A task gets something to do, which takes so long.
+    Arrives(TaskId, f64, Work),
+    /// A stand-in for siblings of this child hears of its parent.
+    StandIn(u32, Vec<u8>),
+    /// It does what its sibling has said.
+    Follows(u32, Said),
+    /// The leader of a node may have to repeat something.
+    Timer(u32),
+}
+
+impl From<Ran> for Event {
+    fn from(ran: Ran) -> Self {
+        Self::Ran(ran)
+    }
+}
+
+/// A job.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) costs: Costs,
+    pub(super) shape: Shape,
+    pub(super) tree: Tree,
+    pub(super) layout: Layout,
+    pub(super) cores: Cores<Work>,
+    pub(super) agenda: Agenda<Event>,
+    pub(super) root: Root,
+    pub(super) launcher: TaskId,
+    /// When the launcher looks at its clock next.
+    pub(super) looks: f64,
+    /// Those that are there, and stand-ins.
+    pub(super) nodes: Vec<Option<Box<Node>>>,
+    pub(super) leaders: Vec<Leader>,
+    /// PEs that are there and have made all their connections in init.
+    pub(super) connected: u32,
+    pub(super) outcome: Outcome,
+}
+
+/// Runs a job.
+///
+/// # Panics
+/// If machines do not understand each other, or the job does not end in order: errors of what is modelled.
+pub fn run(shape: Shape, costs: Costs) -> Outcome {
+    let mut world = World::new(shape, costs);
+    world.begin();
+    while let Some((now, event)) = world.agenda.next() {
+        match event {
+            Event::Ran(ran) => {
+                let (task, done) = world.cores.ran(ran);
+                if let Some(work) = done {
+                    world.done(now, task, work);
+                }
+                world.cores.go_on(now, task, &mut world.agenda);
+            }
+            Event::Arrives(task, takes, work) => world.give(now, task, takes, work),
+            Event::StandIn(node, bytes) => world.stand_in_hears(now, node, &bytes),
+            Event::Follows(node, said) => world.follow(now, node, said),
+            Event::Timer(node) => world.leader_timer(now, node),
+        }
+        if world.outcome.hello > 0.0 {
+            break;
+        }
+    }
+    world.sum_up()
+}
+
+impl World {
+    fn new(shape: Shape, costs: Costs) -> Self {
+        let degree = shape
+            .degree
+            .unwrap_or_else(|| DegreePolicy::default().degree(shape.nodes, shape.per_node));
+        let (machines, cores) = match shape.machine {
+            Machine::Emulating(cores) => (1, cores),
+            Machine::Cluster(cores) => (shape.nodes as usize, cores),
+        };
+        let mut cores = Cores::new(machines, cores, costs.turn);
+        let launcher = cores.task(0);
+        let tree = Tree::new(shape.nodes, degree);
+        let mut world = Self {
+            costs,
+            shape,
+            tree,
+            layout: Layout::of(shape.pes(), shape.nodes),
+            cores,
+            agenda: Agenda::default(),
+            root: Root::new(Self::launcher_setup(&shape)),
+            launcher,
+            looks: 0.0,
+            nodes: (0..shape.nodes).map(|_| None).collect(),
+            leaders: Vec::new(),
+            connected: 0,
+            outcome: Outcome::default(),
+        };
+        let mut at = Some(0);
+        while let Some(node) = at {
+            world.place(node);
+            at = match shape.scope {
+                Scope::All => Some(node + 1).filter(|&next| next < shape.nodes),
+                Scope::Path => {
+                    for stand_in in tree.children(node).skip(1) {
+                        world.place_stand_in(stand_in);
+                    }
+                    tree.children(node).next()
+                }
+            };
+        }
+        world.place_leaders();
+        world
+    }
+
+    /// The machine that a node is on.
+    pub(super) fn machine_of(&self, node: u32) -> u32 {
+        match self.shape.machine {
+            Machine::Emulating(_) => 0,
+            Machine::Cluster(_) => node,
+        }
+    }
+
+    fn begin(&mut self) {
+        let half = self.costs.launcher / 2.0;
+        self.give(0.0, self.launcher, half, Work::Launcher);
+    }
+
+    /// A task has something to do.
+    pub(super) fn give(&mut self, now: f64, task: TaskId, takes: f64, work: Work) {
+        self.cores.push(now, task, takes, work, &mut self.agenda);
+    }
+
+    /// The same, before all else that it has to do.
+    pub(super) fn give_first(&mut self, now: f64, task: TaskId, takes: f64, work: Work) {
+        self.cores
+            .push_first(now, task, takes, work, &mut self.agenda);
+    }
+
+    /// A task has done something.
+    fn done(&mut self, now: f64, task: TaskId, work: Work) {
+        match work {
+            Work::Launcher => self.give(now, task, self.costs.start, Work::Launched),
+            Work::Launched => self.agent_starts(now, 0),
+            Work::Hears(bytes) => {
+                let event = shmem_launch::root::Event::FromAgent(&bytes);
+                self.root.handle(event, now as u64);
+                self.settle_launcher(now);
+            }
+            Work::Says(bytes) => self.launcher_says(now, bytes),
+            Work::Looks => {
+                self.root
+                    .handle(shmem_launch::root::Event::Timer, now as u64);
+                self.settle_launcher(now);
+            }
+            Work::Ends => self.outcome.hello = now,
+            Work::Agent(node, work) => self.agent_does(now, node, work),
+            Work::Template(node, work) => self.template_does(now, node, work),
+            Work::Pe(node, local, work) => self.pe_does(now, (node, local), work),
+            Work::Leader(node, work) => self.leader_does(now, node, work),
+        }
+    }
+
+    fn sum_up(mut self) -> Outcome {
+        assert!(
+            self.outcome.hello > 0.0,
+            "the job does not end: {:?}",
+            self.outcome
+        );
+        assert_eq!(self.root.status(), 0, "the job fails");
+        let present = self.nodes.iter().flatten().filter(|n| !n.is_stand_in());
+        let (mut inits, mut pes) = (0.0, 0);
+        for node in present {
+            inits += node.in_init();
+            pes += self.shape.per_node;
+        }
+        let outcome = &mut self.outcome;
+        outcome.init = inits / f64::from(pes.max(1));
+        outcome.present = pes;
+        outcome.busy = self.cores.busy;
+        outcome.tree_up = self.root.moments().ready as f64;
+        let mut ends = 0;
+        for leader in &self.leaders {
+            let peers = leader.peers();
+            ends += u64::from(peers);
+            outcome.most_connections = outcome.most_connections.max(peers);
+            let [sent, again] = leader.sent();
+            outcome.datagrams[0] += sent;
+            outcome.datagrams[1] += again;
+        }
+        outcome.connections = ends / 2;
+        if self.shape.connect == super::Connect::Static {
+            let each = self.shape.all_contacts();
+            outcome.connections = u64::from(self.shape.pes()) * u64::from(each) / 2;
+            outcome.most_connections = each;
+        }
+        self.outcome
+    }
+}
