@@ -1,6 +1,8 @@
 //! What things cost. A job is made of the same steps wherever it runs; what a step takes of a core, and a message of the
 //! network, differs. On this machine it is [measured](super::fit), on a cluster it is what others have published.
 
+use super::contacts::contact;
+
 macro_rules! costs {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         /// Unit costs, in nanoseconds of a core where nothing else is said.
@@ -50,6 +52,8 @@ costs! {
     exit;
     /// A thread of a PE: making a queue pair, and taking it to where it can send.
     queue_pair;
+    /// A PE: one of very many connections, made and left, with all that is said again meanwhile.
+    contact;
     /// A thread of a PE: sending a datagram, or taking one in.
     datagram;
     /// A PE: starting a write to another node, or noticing one.
@@ -133,6 +137,16 @@ impl Costs {
             };
             *of = published.value;
         }
+        self.with_queue_pairs(self.queue_pair)
+    }
+
+    /// The same where a queue pair takes so long: nothing has to be said twice.
+    #[must_use]
+    pub fn with_queue_pairs(mut self, takes: f64) -> Self {
+        let each = contact(true);
+        let said = f64::from(each.datagrams + each.farewell) * self.datagram;
+        self.queue_pair = takes;
+        self.contact = f64::from(each.queue_pairs) * takes + said;
         self
     }
 
@@ -155,6 +169,7 @@ impl Costs {
             &mut self.program,
             &mut self.exit,
             &mut self.queue_pair,
+            &mut self.contact,
             &mut self.datagram,
             &mut self.write,
         ];
@@ -182,6 +197,7 @@ impl Costs {
             program: 5e4,
             exit: 2e5,
             queue_pair: 2e4,
+            contact: 6e4,
             datagram: 1e4,
             write: 5e3,
             latency: 1e4,

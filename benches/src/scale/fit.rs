@@ -43,6 +43,8 @@ pub struct Measured {
     pub in_finalize: f64,
     /// Proportional memory of all PEs.
     pub memory: f64,
+    /// Messages of handshakes that were sent, by all PEs.
+    pub messages: f64,
 }
 
 impl Measured {
@@ -141,8 +143,16 @@ pub fn fit(jobs: &[Measured], cores: usize, rank: f64) -> Result<Fit, String> {
         .map(|job| ([1.0, numbers(job)[0]], job.memory))
         .collect::<Vec<_>>();
     let [program, pe] = least_squares(&memory).ok_or_else(too_few)?;
-    let each = contact(true);
-    let datagrams = f64::from(each.datagrams + each.farewell) * DATAGRAM;
+    // Each message is sent by one and taken in by the other.
+    let messages = of(Connect::Static).map(|job| {
+        let contacts = f64::from(job.pes) * f64::from(job.shape(cores).all_contacts());
+        2.0 * job.messages / contacts
+    });
+    let messages: Vec<f64> = messages.collect();
+    let datagrams = match messages.is_empty() {
+        true => 0.0,
+        false => (median(&messages) + f64::from(contact(true).farewell)) * DATAGRAM,
+    };
 
     let mut costs = Costs {
         launcher,
@@ -162,6 +172,7 @@ pub fn fit(jobs: &[Measured], cores: usize, rank: f64) -> Result<Fit, String> {
         program: in_finalize / 2.0,
         exit: in_finalize / 2.0 + rest / 2.0,
         queue_pair: (per_contact - datagrams).max(0.0),
+        contact: per_contact,
         datagram: DATAGRAM,
         write: WRITE,
         latency: 0.0,
@@ -333,6 +344,7 @@ mod tests {
                 in_init: costs.endpoint + costs.register,
                 in_finalize: costs.program,
                 memory: 0.0,
+                messages: 0.0,
             };
             let outcome = run(blank.shape(2), costs);
             let [p, n] = [f64::from(pes), f64::from(nodes)];

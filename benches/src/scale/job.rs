@@ -12,6 +12,7 @@ use shmem_pmi::tree::{DegreePolicy, Tree};
 use super::agents::{AgentWork, Node};
 use super::cores::{Cores, Ran, TaskId};
 use super::costs::Machine;
+use super::endpoints::{Endpoint, EndpointWork};
 use super::leaders::{Leader, LeaderWork};
 use super::pes::{PeWork, TemplateWork};
 use super::stand_in::Said;
@@ -39,8 +40,10 @@ pub(super) enum Work {
     Template(u32, TemplateWork),
     /// A PE, by node and position.
     Pe(u32, u32, PeWork),
-    /// The leader of a node, or its progress thread.
+    /// The leader of a node.
     Leader(u32, LeaderWork),
+    /// The thread of a PE.
+    Endpoint(u32, EndpointWork),
 }
 
 /// What happens at some time.
@@ -54,7 +57,7 @@ pub(super) enum Event {
     StandIn(u32, Vec<u8>),
     /// It does what its sibling has said.
     Follows(u32, Said),
-    /// The leader of a node may have to repeat something.
+    /// A PE may have to repeat something.
     Timer(u32),
 }
 
@@ -80,10 +83,17 @@ pub(super) struct World {
     /// Those that are there, and stand-ins.
     pub(super) nodes: Vec<Option<Box<Node>>>,
     pub(super) leaders: Vec<Leader>,
+    /// Those of all PEs.
+    pub(super) endpoints: Vec<Endpoint>,
+    /// What making all connections takes a PE, and leaving, where that is reckoned.
+    pub(super) reckoned: [f64; 2],
     /// PEs that are there and have made all their connections in init.
     pub(super) connected: u32,
     pub(super) outcome: Outcome,
 }
+
+/// Turns that a PE needs at most for its connections, where these are reckoned.
+const TURNS: f64 = 64.0;
 
 /// Runs a job.
 ///
@@ -104,7 +114,7 @@ pub fn run(shape: Shape, costs: Costs) -> Outcome {
             Event::Arrives(task, takes, work) => world.give(now, task, takes, work),
             Event::StandIn(node, bytes) => world.stand_in_hears(now, node, &bytes),
             Event::Follows(node, said) => world.follow(now, node, said),
-            Event::Timer(node) => world.leader_timer(now, node),
+            Event::Timer(pe) => world.endpoint_timer(now, pe),
         }
         if world.outcome.hello > 0.0 {
             break;
@@ -137,6 +147,8 @@ impl World {
             looks: 0.0,
             nodes: (0..shape.nodes).map(|_| None).collect(),
             leaders: Vec::new(),
+            endpoints: Vec::new(),
+            reckoned: [0.0; 2],
             connected: 0,
             outcome: Outcome::default(),
         };
@@ -154,6 +166,14 @@ impl World {
             };
         }
         world.place_leaders();
+        // Of nodes that are not there, all PEs are ready for everything.
+        let there = |pe: u32| world.nodes[(pe / shape.per_node) as usize].as_ref();
+        let ready = |pe| there(pe).is_none_or(|node| node.is_stand_in());
+        world.endpoints = (0..shape.pes()).map(|pe| Endpoint::new(ready(pe))).collect();
+        world.reckoned = world.reckoned_contacts();
+        // As many turns tell who waits for whom; more would only take time.
+        let [connecting, _] = world.reckoned;
+        world.cores.lengthen_turns(connecting / TURNS);
         world
     }
 
@@ -202,6 +222,7 @@ impl World {
             Work::Template(node, work) => self.template_does(now, node, work),
             Work::Pe(node, local, work) => self.pe_does(now, (node, local), work),
             Work::Leader(node, work) => self.leader_does(now, node, work),
+            Work::Endpoint(pe, work) => self.endpoint_does(now, pe, work),
         }
     }
 
@@ -224,16 +245,16 @@ impl World {
         outcome.busy = self.cores.busy;
         outcome.tree_up = self.root.moments().ready as f64;
         let mut ends = 0;
-        for leader in &self.leaders {
-            let peers = leader.peers();
+        for endpoint in &self.endpoints {
+            let peers = endpoint.peers();
             ends += u64::from(peers);
             outcome.most_connections = outcome.most_connections.max(peers);
-            let [sent, again] = leader.sent();
+            let [sent, again] = endpoint.sent();
             outcome.datagrams[0] += sent;
             outcome.datagrams[1] += again;
         }
         outcome.connections = ends / 2;
-        if self.shape.connect == super::Connect::Static {
+        if self.reckoned[0] > 0.0 {
             let each = self.shape.all_contacts();
             outcome.connections = u64::from(self.shape.pes()) * u64::from(each) / 2;
             outcome.most_connections = each;

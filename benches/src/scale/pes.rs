@@ -3,7 +3,6 @@
 
 use super::Connect;
 use super::agents::AgentWork;
-use super::contacts::contact;
 use super::job::{Work, World};
 
 /// What a template does.
@@ -67,7 +66,7 @@ impl World {
         }
     }
 
-    fn give_pe(&mut self, now: f64, (node, local): (u32, u32), takes: f64, work: PeWork) {
+    pub(super) fn give_pe(&mut self, now: f64, (node, local): (u32, u32), takes: f64, work: PeWork) {
         let task = self.at(node).pes[local as usize];
         self.give(now, task, takes, Work::Pe(node, local, work));
     }
@@ -75,6 +74,7 @@ impl World {
     pub(super) fn pe_does(&mut self, now: f64, pe: (u32, u32), work: PeWork) {
         let (node, local) = pe;
         let costs = self.costs;
+        let rank = node * self.shape.per_node + local;
         let it = self.at(node);
         match work {
             PeWork::Main => {
@@ -89,14 +89,19 @@ impl World {
                     let work = Work::Agent(node, AgentWork::Addresses);
                     self.give(now, agent, costs.piece, work);
                 }
+                self.endpoint_opens(rank);
                 // The new thread runs first.
                 self.cores.give_way(task);
                 self.give_pe(now, pe, costs.register, PeWork::Register);
             }
             PeWork::Register => match self.shape.connect {
                 Connect::OnDemand => self.meet_in_init(now, node),
+                Connect::Static if self.connects_exactly() => {
+                    self.connect_all(rank);
+                    self.connect_more(now, rank);
+                }
                 Connect::Static => {
-                    let takes = self.static_contacts();
+                    let [takes, _] = self.reckoned;
                     self.give_pe(now, pe, takes, PeWork::Connect);
                 }
             },
@@ -141,41 +146,24 @@ impl World {
         }
     }
 
-    /// PEs of a node may go after the last barrier; with connections on demand its leader has to take leave first.
+    /// PEs of a node may go after the last barrier, its leader when it has told others.
     pub(super) fn let_go(&mut self, now: f64, node: u32) {
         let there = self.nodes[node as usize].as_ref();
-        let Some(it) = there.filter(|node| !node.is_stand_in()) else {
-            return;
-        };
-        let first = match self.shape.connect {
-            Connect::Static => 0,
-            Connect::OnDemand => 1,
-        };
-        let farewell = f64::from(contact(true).farewell) * self.costs.datagram;
-        let takes = match self.shape.connect {
-            Connect::Static => farewell * f64::from(self.shape.all_contacts()),
-            Connect::OnDemand => 0.0,
-        };
-        for local in first..it.n_local {
-            self.give_pe(now, (node, local), self.costs.exit + takes, PeWork::Exit);
+        if there.is_some_and(|node| !node.is_stand_in()) {
+            for pe in self.layout.ranks(node).skip(1) {
+                self.leave(now, pe);
+            }
         }
     }
 
-    /// The leader of a node may go.
-    pub(super) fn let_leader_go(&mut self, now: f64, node: u32) {
+    /// A PE has taken leave.
+    pub(super) fn exits(&mut self, now: f64, pe: u32) {
+        let (node, local) = (pe / self.shape.per_node, pe % self.shape.per_node);
         let there = self.nodes[node as usize].as_ref();
         if there.is_some_and(|node| !node.is_stand_in()) {
-            self.give_pe(now, (node, 0), self.costs.exit, PeWork::Exit);
+            let [_, farewell] = self.reckoned;
+            self.give_pe(now, (node, local), self.costs.exit + farewell, PeWork::Exit);
         }
-    }
-
-    /// What it takes a PE to connect to all PEs of other nodes, who connect to it.
-    fn static_contacts(&self) -> f64 {
-        // Whatever their number, a connection takes as many datagrams.
-        let each = contact(true);
-        let takes = f64::from(each.queue_pairs) * self.costs.queue_pair
-            + f64::from(each.datagrams) * self.costs.datagram;
-        f64::from(self.shape.all_contacts()) * takes
     }
 
     /// The nodes that are there.

@@ -1,0 +1,277 @@
+//! Endpoints of PEs of the model: their connections, and the thread that serves them.
+//!
+//! With static connections a PE asks all others in the order that the runtime has, some at a time, and waits for the first of
+//! these. What comes to a PE that has no endpoint yet is lost, and said again later. In large jobs that would be more than a
+//! model can hold: beyond [`EXACT`] PEs a static job is reckoned, by what a connection takes a PE ([`Costs::contact`]): with so
+//! many, all cores are busy all the time.
+//!
+//! [`Costs::contact`]: super::Costs
+
+use std::collections::VecDeque;
+
+use shmem::plans;
+use shmem_ib::connect::endpoint::CONNECT_WINDOW;
+
+use super::Connect;
+use super::contacts::{Connections, Done, contact};
+use super::cores::TaskId;
+use super::job::{Event, Work, World};
+use super::{Scope, pes::PeWork};
+
+/// PEs up to which all handshakes of static jobs are there.
+const EXACT: u32 = 512;
+
+/// What the thread of an endpoint does.
+#[derive(Debug)]
+pub(super) enum EndpointWork {
+    /// It has done this to connections.
+    Acted(Done),
+    /// A datagram has come.
+    Hears(Vec<u8>),
+    /// Time has passed.
+    Tick,
+}
+
+/// An endpoint.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    thread: Option<TaskId>,
+    connections: Option<Box<Connections>>,
+    /// Whether it can hear, and whether its PE has gone.
+    open: bool,
+    gone: bool,
+    /// Whether its PE waits for nothing but leave.
+    leaves: bool,
+    /// When it has to look at its connections next.
+    timer: f64,
+    /// PEs that are still to be connected to, and those that are asked.
+    wanted: VecDeque<u32>,
+    asked: VecDeque<u32>,
+    /// Whether its PE waits for these.
+    connects: bool,
+}
+
+impl Endpoint {
+    pub(super) fn new(open: bool) -> Self {
+        Self {
+            thread: None,
+            connections: None,
+            open,
+            gone: false,
+            leaves: false,
+            timer: f64::INFINITY,
+            wanted: VecDeque::new(),
+            asked: VecDeque::new(),
+            connects: false,
+        }
+    }
+
+    pub(super) fn peers(&self) -> u32 {
+        self.connections.as_ref().map_or(0, |c| c.peers())
+    }
+
+    pub(super) fn sent(&self) -> [u64; 2] {
+        self.connections.as_ref().map_or([0; 2], |c| c.sent())
+    }
+
+    fn is_open_to(&self, pe: u32) -> bool {
+        self.connections.as_ref().is_some_and(|c| c.is_open(pe))
+    }
+}
+
+impl World {
+    /// Whether static connections are made one by one.
+    pub(super) fn connects_exactly(&self) -> bool {
+        let shape = &self.shape;
+        shape.connect == Connect::Static && shape.scope == Scope::All && shape.pes() <= EXACT
+    }
+
+    /// Whether there is a way from one PE to another, or all are connected anyway.
+    pub(super) fn is_connected(&self, me: u32, pe: u32) -> bool {
+        let reckoned = self.shape.connect == Connect::Static && !self.connects_exactly();
+        reckoned || self.endpoints[me as usize].is_open_to(pe)
+    }
+
+    /// A PE wants a connection.
+    pub(super) fn connect(&mut self, now: f64, me: u32, pe: u32) {
+        let (n_pes, per_node) = (self.shape.pes(), self.shape.per_node);
+        let endpoint = &mut self.endpoints[me as usize];
+        let new = || Box::new(Connections::new(me, n_pes));
+        let connections = endpoint.connections.get_or_insert_with(new);
+        if !connections.is_wanted(pe) {
+            let done = connections.connect(now, pe, pe / per_node);
+            self.act(now, me, done);
+        }
+    }
+
+    fn thread_of(&mut self, me: u32) -> TaskId {
+        if let Some(thread) = self.endpoints[me as usize].thread {
+            return thread;
+        }
+        let thread = self
+            .cores
+            .task(self.machine_of(me / self.shape.per_node));
+        self.endpoints[me as usize].thread = Some(thread);
+        thread
+    }
+
+    /// The thread has something done to connections, which takes time.
+    fn act(&mut self, now: f64, me: u32, done: Done) {
+        let costs = self.costs;
+        let queue_pairs = f64::from(done.made + done.linked) / 2.0 * costs.queue_pair;
+        let takes = queue_pairs + done.datagrams.len() as f64 * costs.datagram;
+        self.keep_time(now, me);
+        let thread = self.thread_of(me);
+        let work = Work::Endpoint(me, EndpointWork::Acted(done));
+        self.give_first(now, thread, takes, work);
+    }
+
+    fn keep_time(&mut self, now: f64, me: u32) {
+        let endpoint = &mut self.endpoints[me as usize];
+        if let Some(at) = endpoint.connections.as_ref().and_then(|c| c.timeout())
+            && at < endpoint.timer
+        {
+            endpoint.timer = at;
+            self.agenda.add(at.max(now), Event::Timer(me));
+        }
+    }
+
+    pub(super) fn endpoint_timer(&mut self, now: f64, me: u32) {
+        let endpoint = &mut self.endpoints[me as usize];
+        endpoint.timer = f64::INFINITY;
+        let next = endpoint.connections.as_ref().and_then(|c| c.timeout());
+        match next {
+            _ if endpoint.gone => {}
+            Some(at) if at <= now => {
+                let thread = self.thread_of(me);
+                self.give(now, thread, 0.0, Work::Endpoint(me, EndpointWork::Tick));
+            }
+            _ => self.keep_time(now, me),
+        }
+    }
+
+    pub(super) fn endpoint_does(&mut self, now: f64, me: u32, work: EndpointWork) {
+        let (n_pes, costs) = (self.shape.pes(), self.costs);
+        let endpoint = &mut self.endpoints[me as usize];
+        let new = || Box::new(Connections::new(me, n_pes));
+        match work {
+            EndpointWork::Acted(done) => {
+                for (pe, bytes) in done.datagrams {
+                    let other = &self.endpoints[pe as usize];
+                    if !other.open || other.gone {
+                        continue;
+                    }
+                    let thread = self.thread_of(pe);
+                    let work = Work::Endpoint(pe, EndpointWork::Hears(bytes));
+                    let at = now + costs.latency;
+                    self.agenda
+                        .add(at, Event::Arrives(thread, costs.datagram, work));
+                }
+                if !done.opened.is_empty() {
+                    self.opened(now, me);
+                }
+                self.goes_if_it_may(now, me);
+            }
+            EndpointWork::Hears(_) | EndpointWork::Tick if endpoint.gone => {}
+            EndpointWork::Hears(bytes) => {
+                let connections = endpoint.connections.get_or_insert_with(new);
+                let done = connections.hear(now, &bytes);
+                self.act(now, me, done);
+            }
+            EndpointWork::Tick => {
+                let connections = endpoint.connections.get_or_insert_with(new);
+                let done = connections.tick(now);
+                self.act(now, me, done);
+            }
+        }
+    }
+
+    fn opened(&mut self, now: f64, me: u32) {
+        let per_node = self.shape.per_node;
+        if me.is_multiple_of(per_node) {
+            self.write_what_waits(now, me / per_node);
+        }
+        if self.endpoints[me as usize].connects {
+            self.connect_more(now, me);
+        }
+    }
+
+    /// A PE can hear.
+    pub(super) fn endpoint_opens(&mut self, me: u32) {
+        self.endpoints[me as usize].open = true;
+    }
+
+    /// A PE connects to all PEs of other nodes, as soon as it has their addresses.
+    pub(super) fn connect_all(&mut self, me: u32) {
+        let per_node = self.shape.per_node;
+        let node_of: Vec<u32> = (0..self.shape.pes()).map(|pe| pe / per_node).collect();
+        let local_of: Vec<u32> = (0..self.shape.pes()).map(|pe| pe % per_node).collect();
+        let endpoint = &mut self.endpoints[me as usize];
+        endpoint.wanted = plans::everybody_elsewhere(&node_of, &local_of, me as usize).into();
+        endpoint.connects = true;
+    }
+
+    /// It goes on with that.
+    pub(super) fn connect_more(&mut self, now: f64, me: u32) {
+        let node = me / self.shape.per_node;
+        if !self.endpoints[me as usize].connects || !self.has_addresses(node) {
+            return;
+        }
+        loop {
+            let endpoint = &mut self.endpoints[me as usize];
+            let is_open = |pe: u32| endpoint.connections.as_ref().is_some_and(|c| c.is_open(pe));
+            if let Some(&first) = endpoint.asked.front()
+                && (endpoint.asked.len() == CONNECT_WINDOW || endpoint.wanted.is_empty())
+            {
+                if !is_open(first) {
+                    return;
+                }
+                endpoint.asked.pop_front();
+                continue;
+            }
+            let Some(pe) = endpoint.wanted.pop_front() else {
+                break;
+            };
+            if !is_open(pe) {
+                endpoint.asked.push_back(pe);
+                self.connect(now, me, pe);
+            }
+        }
+        self.endpoints[me as usize].connects = false;
+        let pe = (node, me % self.shape.per_node);
+        self.give_pe(now, pe, 0.0, PeWork::Connected);
+    }
+
+    /// A PE takes leave of all with whom it has connections, and goes when nobody needs it any more.
+    pub(super) fn leave(&mut self, now: f64, me: u32) {
+        let endpoint = &mut self.endpoints[me as usize];
+        endpoint.leaves = true;
+        match &mut endpoint.connections {
+            Some(connections) => {
+                let done = connections.leave(now);
+                self.act(now, me, done);
+            }
+            None => self.goes_if_it_may(now, me),
+        }
+    }
+
+    fn goes_if_it_may(&mut self, now: f64, me: u32) {
+        let endpoint = &mut self.endpoints[me as usize];
+        let may = endpoint.connections.as_ref().is_none_or(|c| c.has_left());
+        if endpoint.leaves && may {
+            endpoint.leaves = false;
+            endpoint.gone = true;
+            self.exits(now, me);
+        }
+    }
+
+    /// What it takes a PE to connect to all PEs of other nodes, who connect to it, and to leave, where that is reckoned.
+    pub(super) fn reckoned_contacts(&self) -> [f64; 2] {
+        if self.shape.connect == Connect::OnDemand || self.connects_exactly() {
+            return [0.0; 2];
+        }
+        let all = f64::from(self.shape.all_contacts());
+        let farewell = f64::from(contact(true).farewell) * self.costs.datagram;
+        [all * (self.costs.contact - farewell).max(0.0), all * farewell]
+    }
+}
