@@ -54,6 +54,28 @@ pub fn bind_if_asked(me: usize, n_pes: usize) {
     }
 }
 
+/// Processor time that all processes of the machine have had since it was started, as the kernel counts it: in ticks.
+///
+/// # Errors
+/// There is no `/proc/stat`, or it is not as expected.
+pub fn machine_busy() -> std::io::Result<Duration> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let ticks = busy_ticks(&text).ok_or_else(|| std::io::Error::other("/proc/stat is not understood"))?;
+    // SAFETY: no memory is involved.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1);
+    Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+/// What the line of all processors says but for its fourth and fifth number, which are those of idle time, and of guests'.
+fn busy_ticks(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("cpu "))?;
+    let numbers = line.split_whitespace().skip(1).take(8).enumerate();
+    numbers
+        .filter(|(at, _)| !matches!(at, 3 | 4))
+        .map(|(_, number)| number.parse::<u64>().ok())
+        .sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +88,13 @@ mod tests {
             x = std::hint::black_box(x.wrapping_mul(3));
         }
         assert!(cpu_time(Whose::Own) > before);
+    }
+
+    #[test]
+    fn idle_time_is_not_busy() {
+        let text = "cpu  100 20 30 4000 500 6 7 8 900 1000\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(text), Some(171));
+        assert_eq!(busy_ticks("intr 1\n"), None);
+        assert!(machine_busy().is_ok_and(|busy| busy > Duration::ZERO));
     }
 }

@@ -35,6 +35,7 @@ mod pmi_process;
 mod pmi_store;
 mod programs;
 mod registration;
+mod scale;
 mod seeing;
 mod transport;
 mod tutorial;

@@ -32,10 +32,15 @@ impl Data {
         }
     }
 
-    /// What was measured of a quantity of a series at a place.
-    pub fn spread(&self, series: &str, place: &str, quantity: &str) -> Option<Spread> {
+    /// The samples of a quantity of a series at a place, in the order of rounds.
+    pub fn samples(&self, series: &str, place: &str, quantity: &str) -> &[f64] {
         let same = |e: &&Entry| (&*e.series, &*e.place, &*e.quantity) == (series, place, quantity);
-        Spread::of(&self.0.iter().find(same)?.samples)
+        self.0.iter().find(same).map_or(&[], |e| &e.samples)
+    }
+
+    /// What was measured of it.
+    pub fn spread(&self, series: &str, place: &str, quantity: &str) -> Option<Spread> {
+        Spread::of(self.samples(series, place, quantity))
     }
 
     /// Its median.

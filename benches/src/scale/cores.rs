@@ -1,8 +1,6 @@
 //! Cores, and tasks that take turns on them: who is ready waits in one line, runs for a turn at most, and goes to its end
 //! again if there is more to do. That is what a kernel's fair scheduling comes to where many processes have little to do
-//! each. A new process does not wait behind others: Linux lets it be due after half a turn (EEVDF,
-//! `PLACE_DEADLINE_INITIAL`), which among hundreds that are ready is before all of these, and stays so while it sleeps
-//! (`DELAY_DEQUEUE`). So there are two lines. A cluster's cores are many machines, each with lines of its own.
+//! each. A cluster's cores are many machines, each with a line of its own.
 
 use std::collections::VecDeque;
 
@@ -24,9 +22,6 @@ struct Task<W> {
     bursts: VecDeque<Burst<W>>,
     /// It is in a line, or on a core.
     awake: bool,
-    /// It is new: it has not had half a turn yet.
-    new: bool,
-    gives_way: bool,
     /// Of its turn.
     used: f64,
 }
@@ -34,7 +29,6 @@ struct Task<W> {
 #[derive(Debug, Clone)]
 struct Line {
     idle: u32,
-    new: VecDeque<TaskId>,
     ready: VecDeque<TaskId>,
 }
 
@@ -62,7 +56,6 @@ impl<W> Cores<W> {
     pub(super) fn new(machines: usize, cores: usize, turn: f64) -> Self {
         let line = Line {
             idle: cores as u32,
-            new: VecDeque::new(),
             ready: VecDeque::new(),
         };
         Self {
@@ -84,8 +77,6 @@ impl<W> Cores<W> {
             machine,
             bursts: VecDeque::new(),
             awake: false,
-            new: true,
-            gives_way: false,
             used: 0.0,
         });
         self.tasks.len() as TaskId - 1
@@ -124,28 +115,17 @@ impl<W> Cores<W> {
         !self.tasks[task as usize].bursts.is_empty()
     }
 
-    /// The task is no new process.
-    pub(super) fn is_old(&mut self, task: TaskId) {
-        self.tasks[task as usize].new = false;
-    }
-
-    /// The task lets others have their turn that are as new as it is.
+    /// The task lets others have their turn.
     pub(super) fn give_way(&mut self, task: TaskId) {
-        self.tasks[task as usize].gives_way = true;
+        self.tasks[task as usize].used = self.turn;
     }
 
     fn wake<E: From<Ran>>(&mut self, now: f64, task: TaskId, agenda: &mut Agenda<E>) {
         let it = &mut self.tasks[task as usize];
         if !std::mem::replace(&mut it.awake, true) {
-            if !it.new {
-                it.used = 0.0;
-            }
+            it.used = 0.0;
             let line = it.machine;
-            let lines = &mut self.lines[line as usize];
-            match it.new {
-                true => lines.new.push_back(task),
-                false => lines.ready.push_back(task),
-            }
+            self.lines[line as usize].ready.push_back(task);
             self.dispatch(now, line, agenda);
         }
     }
@@ -153,7 +133,7 @@ impl<W> Cores<W> {
     fn dispatch<E: From<Ran>>(&mut self, now: f64, line: u32, agenda: &mut Agenda<E>) {
         let line = &mut self.lines[line as usize];
         while line.idle > 0
-            && let Some(task) = line.new.pop_front().or_else(|| line.ready.pop_front())
+            && let Some(task) = line.ready.pop_front()
         {
             line.idle -= 1;
             let it = &self.tasks[task as usize];
@@ -187,19 +167,16 @@ impl<W> Cores<W> {
         let line = it.machine;
         self.lines[line as usize].idle += 1;
         let over = it.used >= self.turn - NOTHING;
-        let gives_way = std::mem::take(&mut it.gives_way);
-        it.awake = !it.bursts.is_empty();
-        it.new &= it.used < self.turn / 2.0;
         if over {
             it.used = 0.0;
         }
-        let lines = &mut self.lines[line as usize];
-        match (it.awake, it.new, over || gives_way) {
-            (false, ..) => {}
-            (_, true, true) => lines.new.push_back(task),
-            (_, false, true) => lines.ready.push_back(task),
+        it.awake = !it.bursts.is_empty();
+        let ready = &mut self.lines[line as usize].ready;
+        match (it.awake, over) {
+            (false, _) => {}
+            (true, true) => ready.push_back(task),
             // It still has its core.
-            (_, _, false) => lines.new.push_front(task),
+            (true, false) => ready.push_front(task),
         }
         self.dispatch(now, line, agenda);
     }
@@ -231,34 +208,6 @@ mod tests {
     fn cores_are_never_idle_while_somebody_waits() {
         assert_eq!(ends(2, 10.0, &[3.0; 4]), [(0, 3.0), (1, 3.0), (2, 6.0), (3, 6.0)]);
         assert_eq!(ends(1, 10.0, &[3.0, 1.0]), [(0, 3.0), (1, 4.0)]);
-    }
-
-    #[test]
-    fn new_tasks_are_served_before_others_that_wait() {
-        let mut all: Cores<char> = Cores::new(1, 1, 10.0);
-        let mut agenda: Agenda<Ran> = Agenda::default();
-        let tasks = [0, 1, 2].map(|_| all.task(0));
-        all.is_old(tasks[0]);
-        all.is_old(tasks[1]);
-        for (task, what) in tasks.into_iter().zip(['a', 'b', 'c']) {
-            all.push(0.0, task, 1.0, what, &mut agenda);
-        }
-        let mut order = Vec::new();
-        while let Some((now, ran)) = agenda.next() {
-            let (task, done) = all.ran(ran);
-            order.extend(done);
-            match order[..] {
-                // It has not had half a turn, so it still goes before `b`.
-                ['a', 'c'] => all.push(now, tasks[2], 4.0, 'd', &mut agenda),
-                ['a', 'c', 'd'] => {
-                    all.push(now, tasks[2], 1.0, 'e', &mut agenda);
-                    all.give_way(tasks[2]);
-                }
-                _ => {}
-            }
-            all.go_on(now, task, &mut agenda);
-        }
-        assert_eq!(order, ['a', 'c', 'd', 'b', 'e']);
     }
 
     #[test]

@@ -54,6 +54,8 @@ costs! {
     queue_pair;
     /// A PE: one of very many connections, made and left, with all that is said again meanwhile.
     contact;
+    /// The same for each doubling of their number: they are found in trees, and in memory that caches do not hold.
+    deeper;
     /// A thread of a PE: sending a datagram, or taking one in.
     datagram;
     /// A PE: starting a write to another node, or noticing one.
@@ -82,14 +84,14 @@ impl Machine {
     }
 }
 
-/// A cost that was published.
+/// A cost that was not measured here.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Published {
     /// Which cost.
     pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// Who says so.
+    /// Who published it; or that it is assumed, and why.
     pub source: &'static str,
 }
 
@@ -103,22 +105,22 @@ pub const INFINIBAND: &[Published] = &[
     Published {
         name: "latency",
         value: 1_500.0,
-        source: "FDR InfiniBand, the network of the paper on connections on demand: some 1.5 µs for a small message",
+        source: "assumed: a small message over FDR InfiniBand, the network of the paper on connections on demand",
     },
     Published {
         name: "link_byte",
         value: 8.0 / 56.0,
-        source: "FDR InfiniBand, 56 Gbit/s",
+        source: "the same paper: FDR InfiniBand, 56 Gbit/s",
     },
     Published {
         name: "shell",
         value: 200e6,
-        source: "ssh: some hundreds of milliseconds until a command runs on another host",
+        source: "assumed, as where the degree of the tree is chosen: some hundred milliseconds until a remote shell has a command run",
     },
     Published {
         name: "start",
         value: 10e6,
-        source: "ssh: some tens of milliseconds of the host that starts it, shared by its cores",
+        source: "assumed, as there: some ten milliseconds to start one more remote shell",
     },
 ];
 
@@ -147,6 +149,7 @@ impl Costs {
         let said = f64::from(each.datagrams + each.farewell) * self.datagram;
         self.queue_pair = takes;
         self.contact = f64::from(each.queue_pairs) * takes + said;
+        self.deeper = 0.0;
         self
     }
 
@@ -170,6 +173,7 @@ impl Costs {
             &mut self.exit,
             &mut self.queue_pair,
             &mut self.contact,
+            &mut self.deeper,
             &mut self.datagram,
             &mut self.write,
         ];
@@ -198,6 +202,7 @@ impl Costs {
             exit: 2e5,
             queue_pair: 2e4,
             contact: 6e4,
+            deeper: 0.0,
             datagram: 1e4,
             write: 5e3,
             latency: 1e4,

@@ -1,25 +1,15 @@
 //! Endpoints of PEs of the model: their connections, and the thread that serves them.
 //!
-//! With static connections a PE asks all others in the order that the runtime has, some at a time, and waits for the first of
-//! these. What comes to a PE that has no endpoint yet is lost, and said again later. In large jobs that would be more than a
-//! model can hold: beyond [`EXACT`] PEs a static job is reckoned, by what a connection takes a PE ([`Costs::contact`]): with so
-//! many, all cores are busy all the time.
+//! Static connections are reckoned: so many handshakes are more than a model of a large job can hold, and while they are made
+//! all cores are busy all the time, so that what one takes a PE ([`Costs::contact`], [`Costs::deeper`]) says how long.
 //!
 //! [`Costs::contact`]: super::Costs
-
-use std::collections::VecDeque;
-
-use shmem::plans;
-use shmem_ib::connect::endpoint::CONNECT_WINDOW;
+//! [`Costs::deeper`]: super::Costs
 
 use super::Connect;
 use super::contacts::{Connections, Done, contact};
 use super::cores::TaskId;
 use super::job::{Event, Work, World};
-use super::{Scope, pes::PeWork};
-
-/// PEs up to which all handshakes of static jobs are there.
-const EXACT: u32 = 512;
 
 /// What the thread of an endpoint does.
 #[derive(Debug)]
@@ -44,11 +34,6 @@ pub(super) struct Endpoint {
     leaves: bool,
     /// When it has to look at its connections next.
     timer: f64,
-    /// PEs that are still to be connected to, and those that are asked.
-    wanted: VecDeque<u32>,
-    asked: VecDeque<u32>,
-    /// Whether its PE waits for these.
-    connects: bool,
 }
 
 impl Endpoint {
@@ -60,9 +45,6 @@ impl Endpoint {
             gone: false,
             leaves: false,
             timer: f64::INFINITY,
-            wanted: VecDeque::new(),
-            asked: VecDeque::new(),
-            connects: false,
         }
     }
 
@@ -80,16 +62,9 @@ impl Endpoint {
 }
 
 impl World {
-    /// Whether static connections are made one by one.
-    pub(super) fn connects_exactly(&self) -> bool {
-        let shape = &self.shape;
-        shape.connect == Connect::Static && shape.scope == Scope::All && shape.pes() <= EXACT
-    }
-
     /// Whether there is a way from one PE to another, or all are connected anyway.
     pub(super) fn is_connected(&self, me: u32, pe: u32) -> bool {
-        let reckoned = self.shape.connect == Connect::Static && !self.connects_exactly();
-        reckoned || self.endpoints[me as usize].is_open_to(pe)
+        self.shape.connect == Connect::Static || self.endpoints[me as usize].is_open_to(pe)
     }
 
     /// A PE wants a connection.
@@ -191,55 +166,11 @@ impl World {
         if me.is_multiple_of(per_node) {
             self.write_what_waits(now, me / per_node);
         }
-        if self.endpoints[me as usize].connects {
-            self.connect_more(now, me);
-        }
     }
 
     /// A PE can hear.
     pub(super) fn endpoint_opens(&mut self, me: u32) {
         self.endpoints[me as usize].open = true;
-    }
-
-    /// A PE connects to all PEs of other nodes, as soon as it has their addresses.
-    pub(super) fn connect_all(&mut self, me: u32) {
-        let per_node = self.shape.per_node;
-        let node_of: Vec<u32> = (0..self.shape.pes()).map(|pe| pe / per_node).collect();
-        let local_of: Vec<u32> = (0..self.shape.pes()).map(|pe| pe % per_node).collect();
-        let endpoint = &mut self.endpoints[me as usize];
-        endpoint.wanted = plans::everybody_elsewhere(&node_of, &local_of, me as usize).into();
-        endpoint.connects = true;
-    }
-
-    /// It goes on with that.
-    pub(super) fn connect_more(&mut self, now: f64, me: u32) {
-        let node = me / self.shape.per_node;
-        if !self.endpoints[me as usize].connects || !self.has_addresses(node) {
-            return;
-        }
-        loop {
-            let endpoint = &mut self.endpoints[me as usize];
-            let is_open = |pe: u32| endpoint.connections.as_ref().is_some_and(|c| c.is_open(pe));
-            if let Some(&first) = endpoint.asked.front()
-                && (endpoint.asked.len() == CONNECT_WINDOW || endpoint.wanted.is_empty())
-            {
-                if !is_open(first) {
-                    return;
-                }
-                endpoint.asked.pop_front();
-                continue;
-            }
-            let Some(pe) = endpoint.wanted.pop_front() else {
-                break;
-            };
-            if !is_open(pe) {
-                endpoint.asked.push_back(pe);
-                self.connect(now, me, pe);
-            }
-        }
-        self.endpoints[me as usize].connects = false;
-        let pe = (node, me % self.shape.per_node);
-        self.give_pe(now, pe, 0.0, PeWork::Connected);
     }
 
     /// A PE takes leave of all with whom it has connections, and goes when nobody needs it any more.
@@ -265,13 +196,15 @@ impl World {
         }
     }
 
-    /// What it takes a PE to connect to all PEs of other nodes, who connect to it, and to leave, where that is reckoned.
+    /// What it takes a PE to connect to all PEs of other nodes, who connect to it, and to leave, where connections are
+    /// static.
     pub(super) fn reckoned_contacts(&self) -> [f64; 2] {
-        if self.shape.connect == Connect::OnDemand || self.connects_exactly() {
+        let all = f64::from(self.shape.all_contacts());
+        if self.shape.connect == Connect::OnDemand || all == 0.0 {
             return [0.0; 2];
         }
-        let all = f64::from(self.shape.all_contacts());
         let farewell = f64::from(contact(true).farewell) * self.costs.datagram;
-        [all * (self.costs.contact - farewell).max(0.0), all * farewell]
+        let each = self.costs.contact + self.costs.deeper * all.log2();
+        [all * (each - farewell).max(0.0), all * farewell]
     }
 }

@@ -6,12 +6,6 @@
 //! squares. Two numbers are not read off but chosen so that these jobs take as long in the model as they did: the *pace*, what a
 //! process takes of wall time for its processor time while all run, and the *turn*, after which another has the core.
 
-use std::time::Instant;
-
-use shmem_launch::plan::Layout;
-use shmem_pmi::server::{Job, NodePlace, NodeServer};
-use shmem_pmi::tree::{DegreePolicy, Tree};
-
 use super::memory::Unit;
 use super::{Connect, Costs, Machine, Scope, Shape, contact, run};
 use crate::stats::median;
@@ -88,22 +82,18 @@ const TURNS: [f64; 9] = [0.1e6, 0.2e6, 0.35e6, 0.5e6, 0.7e6, 1e6, 1.4e6, 2e6, 3e
 ///
 /// # Errors
 /// There are too few jobs.
-pub fn fit(jobs: &[Measured], cores: usize, rank: f64) -> Result<Fit, String> {
+pub fn fit(jobs: &[Measured], cores: usize) -> Result<Fit, String> {
     let too_few = || "too few jobs to fit costs to".to_owned();
     let of = |connect| jobs.iter().filter(move |job| job.connect == connect);
     let lazy: Vec<&Measured> = of(Connect::OnDemand).collect();
     let numbers = |job: &Measured| [f64::from(job.pes), f64::from(job.nodes)];
 
-    // An agent's own, and for each of its PEs; what it does for each PE of the job is known.
-    let tables = |job: &Measured| {
-        let [pes, nodes] = numbers(job);
-        rank * pes * nodes
-    };
+    // An agent's own, for each of its PEs, and for each PE of the job.
     let agents = lazy.iter().map(|job| {
         let [pes, nodes] = numbers(job);
-        ([nodes, pes], (job.agents - tables(job)).max(0.0))
+        ([nodes, pes, pes * nodes], job.agents)
     });
-    let [agent, reap] = least_squares(&agents.collect::<Vec<_>>()).ok_or_else(too_few)?;
+    let [agent, reap, rank] = least_squares(&agents.collect::<Vec<_>>()).ok_or_else(too_few)?;
     let of_a_pe = median(
         &lazy
             .iter()
@@ -130,14 +120,15 @@ pub fn fit(jobs: &[Measured], cores: usize, rank: f64) -> Result<Fit, String> {
     // Connections: what static jobs take more, and have more.
     let more = of(Connect::Static).filter_map(|all| {
         let same = lazy.iter().find(|job| numbers(job) == numbers(all))?;
-        let contacts = f64::from(all.pes) * f64::from(all.shape(cores).all_contacts());
-        Some((contacts, all.cpu - same.cpu, all.memory - same.memory))
+        let each = f64::from(all.shape(cores).all_contacts());
+        let contacts = f64::from(all.pes) * each;
+        Some((contacts, each.log2(), all.cpu - same.cpu, all.memory - same.memory))
     });
     let more: Vec<_> = more.collect();
-    let [per_contact] = least_squares(&more.iter().map(|m| ([m.0], m.1)).collect::<Vec<_>>())
-        .unwrap_or_default();
+    let by_cpu = more.iter().map(|&(contacts, deep, cpu, _)| ([contacts, contacts * deep], cpu));
+    let [per_contact, deeper] = least_squares(&by_cpu.collect::<Vec<_>>()).unwrap_or_default();
     let [queue_pair_memory] =
-        least_squares(&more.iter().map(|m| ([m.0], m.2)).collect::<Vec<_>>()).unwrap_or_default();
+        least_squares(&more.iter().map(|m| ([m.0], m.3)).collect::<Vec<_>>()).unwrap_or_default();
     let memory = lazy
         .iter()
         .map(|job| ([1.0, numbers(job)[0]], job.memory))
@@ -153,6 +144,9 @@ pub fn fit(jobs: &[Measured], cores: usize, rank: f64) -> Result<Fit, String> {
         true => 0.0,
         false => (median(&messages) + f64::from(contact(true).farewell)) * DATAGRAM,
     };
+
+    // Of a connection that is made alone, the repetitions of many are no part.
+    let of_few = per_contact + deeper * more.iter().map(|m| m.1).fold(f64::INFINITY, f64::min).min(64.0);
 
     let mut costs = Costs {
         launcher,
@@ -171,8 +165,9 @@ pub fn fit(jobs: &[Measured], cores: usize, rank: f64) -> Result<Fit, String> {
         register: (in_init - endpoint).max(0.0),
         program: in_finalize / 2.0,
         exit: in_finalize / 2.0 + rest / 2.0,
-        queue_pair: (per_contact - datagrams).max(0.0),
+        queue_pair: (of_few - datagrams).max(0.0),
         contact: per_contact,
+        deeper,
         datagram: DATAGRAM,
         write: WRITE,
         latency: 0.0,
@@ -207,30 +202,6 @@ pub fn fit(jobs: &[Measured], cores: usize, rank: f64) -> Result<Fit, String> {
         },
         pace,
     })
-}
-
-/// Nanoseconds that it takes an agent for each PE of a job of this shape to have tables of it: the code runs here.
-pub fn rank_cost(pes: u32, nodes: u32) -> f64 {
-    let rounds: Vec<f64> = (0..5)
-        .map(|_| {
-            let began = Instant::now();
-            let layout = Layout::of(pes, nodes);
-            let tree = Tree::new(
-                nodes,
-                DegreePolicy::default().degree(nodes, pes.div_ceil(nodes)),
-            );
-            let node_of = layout.node_of();
-            let place = NodePlace::in_tree(&tree, nodes / 2, &node_of);
-            let job = Job {
-                size: pes,
-                ..Job::default()
-            };
-            let server = NodeServer::new(job, place);
-            std::hint::black_box((server.is_ok(), node_of));
-            began.elapsed().as_nanos() as f64 / f64::from(pes)
-        })
-        .collect();
-    median(&rounds)
 }
 
 /// The unknowns of equations between rows of factors and sums, by least squares of relative errors; none of them is
@@ -330,7 +301,7 @@ mod tests {
             turn: 1.4e6,
             ..Costs::round()
         };
-        let jobs = [(64, 4), (64, 16), (256, 16), (256, 64)].map(|(pes, nodes)| {
+        let jobs = [(64, 4), (64, 16), (256, 16), (256, 64), (512, 32)].map(|(pes, nodes)| {
             let blank = Measured {
                 pes,
                 nodes,
@@ -361,7 +332,7 @@ mod tests {
                 ..blank
             }
         });
-        let fit = fit(&jobs, 2, costs.rank).expect("a fit");
+        let fit = fit(&jobs, 2).expect("a fit");
         for job in &jobs {
             let again = run(job.shape(2), fit.costs);
             let off = (again.hello / job.hello - 1.0).abs();

@@ -67,11 +67,6 @@ impl World {
         &mut self.leaders[node as usize]
     }
 
-    /// Whether a node has the addresses of all PEs.
-    pub(super) fn has_addresses(&self, node: u32) -> bool {
-        self.leaders[node as usize].addresses
-    }
-
     /// All PEs of a node have come to the last barrier.
     pub(super) fn node_is_home(&mut self, now: f64, node: u32) {
         let first = &mut self.outcome.finalize[0];
@@ -87,11 +82,6 @@ impl World {
     pub(super) fn published(&mut self, now: f64, node: u32) {
         self.leader(node).addresses = true;
         self.write_what_waits(now, node);
-        if self.connects_exactly() {
-            for pe in self.layout.ranks(node) {
-                self.connect_more(now, pe);
-            }
-        }
         self.others_follow(now);
     }
 

@@ -245,19 +245,3 @@ mod tests {
         }
     }
 }
-#[cfg(test)]
-mod tmp {
-    use super::*;
-    #[test]
-    fn turns() {
-        for turn in [0.1e6, 0.35e6, 0.7e6, 1.4e6, 2e6, 2.8e6, 4e6] {
-            for (pes, nodes) in [(64, 4), (64, 16), (128, 8), (256, 16), (256, 64), (512, 32), (1024, 64)] {
-                let costs = Costs { launcher: 1968816.0, start: 257617.0, agent: 772852.0, rank: 1.07, piece: 5373.0, byte: 0.215, reap: 77794.0, template: 1609655.0, fork: 85159.0, main: 137769.0, endpoint: 80873.0, register: 70573.0, program: 78014.0, exit: 215783.0, queue_pair: 17591.0, contact: 52834.0, datagram: 3223.0, write: 5373.0, latency: 0.0, link_byte: 0.0, turn, shell: 0.0 };
-                let shape = Shape { nodes, per_node: pes / nodes, degree: None, connect: Connect::OnDemand, scope: Scope::All, machine: Machine::Emulating(2) };
-                let o = run(shape, costs);
-                print!("{pes}/{nodes}: {:.1} init {:.1}  ", o.hello / 1e6, o.init / 1e6);
-            }
-            println!("   turn {turn}");
-        }
-    }
-}

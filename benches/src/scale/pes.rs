@@ -96,10 +96,6 @@ impl World {
             }
             PeWork::Register => match self.shape.connect {
                 Connect::OnDemand => self.meet_in_init(now, node),
-                Connect::Static if self.connects_exactly() => {
-                    self.connect_all(rank);
-                    self.connect_more(now, rank);
-                }
                 Connect::Static => {
                     let [takes, _] = self.reckoned;
                     self.give_pe(now, pe, takes, PeWork::Connect);

@@ -1,5 +1,5 @@
-//! Who talks with whom, without a job: which leaders of nodes in a collective, by what [`select()`] chooses and the plans
-//! that the algorithms follow, and in which order a PE connects to everybody. Models reckon with it, the one of this folder's tests and that of whole jobs
+//! Which leaders of nodes talk with each other in a collective, without a job: what [`select()`] chooses, and the plans
+//! that the algorithms follow. Models reckon with it, the one of this folder's tests and that of whole jobs
 //! (`shmem-benches`), so that none of them has a copy of an algorithm.
 
 use std::collections::BTreeSet;
@@ -73,24 +73,6 @@ pub fn children(node: usize, nodes: usize) -> impl DoubleEndedIterator<Item = us
     tree::children(node, nodes).map(|(_, child)| child)
 }
 
-/// All PEs of other nodes than that of `me`, in the order in which it connects to them where connections are static.
-/// First comes, of each node, the one at the position that this PE has on its own: with XRC the first contact of a node
-/// carries the connection, and so no PE carries those of all others.
-///
-/// # Panics
-/// If `me` is not in these tables of all PEs' nodes and positions there.
-pub fn everybody_elsewhere(node_of: &[u32], local_of: &[u32], me: usize) -> Vec<u32> {
-    let (here, mine) = (node_of[me], local_of[me]);
-    let mut pes: Vec<u32> = (0u32..)
-        .zip(node_of)
-        .filter(|&(_, &node)| node != here)
-        .map(|(pe, _)| pe)
-        .collect();
-    // A node without that position begins with its first PE.
-    pes.sort_by_key(|&pe| local_of[pe as usize].wrapping_sub(mine));
-    pes
-}
-
 fn along_tree(node: usize, nodes: usize) -> impl Iterator<Item = usize> {
     parent(node).into_iter().chain(children(node, nodes))
 }
@@ -149,13 +131,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn whoever_is_at_the_same_position_is_connected_first() {
-        let (node_of, local_of) = ([0, 0, 1, 1, 2, 2, 2], [0, 1, 0, 1, 0, 1, 2]);
-        assert_eq!(everybody_elsewhere(&node_of, &local_of, 1), [3, 5, 6, 2, 4]);
-        assert_eq!(everybody_elsewhere(&node_of, &local_of, 6), [0, 2, 1, 3]);
     }
 
     #[test]

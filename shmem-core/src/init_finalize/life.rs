@@ -23,7 +23,6 @@ use super::messages;
 use super::report::{Steps, record_connections};
 use crate::attach::{self, Attached, Start, attached};
 use crate::before_main;
-use crate::collectives::plans::everybody_elsewhere;
 use crate::collectives::{Collective, compares};
 use crate::context;
 use crate::error::Error;
@@ -204,7 +203,7 @@ fn run_steps(
     {
         network
             .endpoint
-            .connect_all(everybody_elsewhere(rt.node_of, rt.local_of, rt.me).into_iter())
+            .connect_all(everybody_elsewhere(rt).into_iter())
             .inspect_err(|_| uninstall())
             .map_err(|e| Error::Network(e.to_string()))?;
     }
@@ -264,6 +263,21 @@ fn connect(
         source,
     })?;
     Network::open(settings, adapter, xrc, book, identity, statics).map(Some)
+}
+
+/// All PEs of other nodes. First comes, of each node, the one at the position that this PE has on its
+/// own: with XRC the first contact of a node carries the connection, and so no PE carries those of
+/// all others.
+fn everybody_elsewhere(rt: &Runtime) -> Vec<u32> {
+    let mut pes: Vec<u32> = (0u32..)
+        .zip(rt.node_of)
+        .filter(|&(_, &node)| node != rt.my_node)
+        .map(|(pe, _)| pe)
+        .collect();
+    let mine = rt.local as u32;
+    // A node without that position begins with its first PE.
+    pes.sort_by_key(|&pe| rt.local_of[pe as usize].wrapping_sub(mine));
+    pes
 }
 
 /// Leaves the job. Collective.

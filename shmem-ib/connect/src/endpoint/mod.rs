@@ -74,7 +74,6 @@ pub use atomics::by_owner::message::Refusal;
 pub use atomics::by_owner::message::recode_message;
 pub use awaited::{Awaited, LinkChange, Watch};
 pub use config::{Atomics, Directory, EndpointConfig, Lookup, Transport};
-pub use connecting::CONNECT_WINDOW;
 pub use error::ConnError;
 pub use lock::Endpoint;
 pub use operations::accounts::ContextId;

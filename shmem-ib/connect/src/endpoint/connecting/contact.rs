@@ -17,7 +17,7 @@ use shmem_verbs::Hca;
 /// Connections that [`Endpoint::connect_all`] or [`Endpoint::connect_ahead`] has under way at a time:
 /// enough to hide the
 /// round trips, few enough for the peers' receive queues.
-pub const CONNECT_WINDOW: usize = 16;
+const CONNECT_WINDOW: usize = 16;
 /// How long one wait for the directory lasts. It wakes when the address is there; with thousands
 /// of PEs waiting on few cores, looking more often would delay what they wait for.
 const DIRECTORY_WAIT: Duration = Duration::from_millis(500);

@@ -15,5 +15,3 @@ pub(crate) mod domain;
 mod messages;
 mod room;
 pub(crate) mod ud;
-
-pub use contact::CONNECT_WINDOW;
