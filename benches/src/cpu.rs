@@ -60,7 +60,8 @@ pub fn bind_if_asked(me: usize, n_pes: usize) {
 /// There is no `/proc/stat`, or it is not as expected.
 pub fn machine_busy() -> std::io::Result<Duration> {
     let text = std::fs::read_to_string("/proc/stat")?;
-    let ticks = busy_ticks(&text).ok_or_else(|| std::io::Error::other("/proc/stat is not understood"))?;
+    let ticks =
+        busy_ticks(&text).ok_or_else(|| std::io::Error::other("/proc/stat is not understood"))?;
     // SAFETY: no memory is involved.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1);
     Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))

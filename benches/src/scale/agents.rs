@@ -115,10 +115,7 @@ impl Node {
     pub(super) fn ended(&mut self, local: u32, n_pes: u32, now: f64) {
         let (line, now) = (self.line(local, n_pes), now as u64);
         let agent = &mut self.agent;
-        agent.handle(
-            AgentEvent::Output(local, Stream::Out, line.as_bytes()),
-            now,
-        );
+        agent.handle(AgentEvent::Output(local, Stream::Out, line.as_bytes()), now);
         for stream in [Stream::Err, Stream::Out] {
             agent.handle(AgentEvent::OutputClosed(local, stream), now);
         }
@@ -375,7 +372,8 @@ impl World {
         {
             self.at(node).looks = at;
             let work = Work::Agent(node, AgentWork::Look);
-            self.agenda.add(at.max(now), Event::Arrives(task, 0.0, work));
+            self.agenda
+                .add(at.max(now), Event::Arrives(task, 0.0, work));
         }
     }
 

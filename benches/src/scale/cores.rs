@@ -206,7 +206,10 @@ mod tests {
 
     #[test]
     fn cores_are_never_idle_while_somebody_waits() {
-        assert_eq!(ends(2, 10.0, &[3.0; 4]), [(0, 3.0), (1, 3.0), (2, 6.0), (3, 6.0)]);
+        assert_eq!(
+            ends(2, 10.0, &[3.0; 4]),
+            [(0, 3.0), (1, 3.0), (2, 6.0), (3, 6.0)]
+        );
         assert_eq!(ends(1, 10.0, &[3.0, 1.0]), [(0, 3.0), (1, 4.0)]);
     }
 

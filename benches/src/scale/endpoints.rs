@@ -83,9 +83,7 @@ impl World {
         if let Some(thread) = self.endpoints[me as usize].thread {
             return thread;
         }
-        let thread = self
-            .cores
-            .task(self.machine_of(me / self.shape.per_node));
+        let thread = self.cores.task(self.machine_of(me / self.shape.per_node));
         self.endpoints[me as usize].thread = Some(thread);
         thread
     }

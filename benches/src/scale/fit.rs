@@ -107,9 +107,8 @@ pub fn fit(jobs: &[Measured], cores: usize) -> Result<Fit, String> {
     });
     let [launcher, template, fork] =
         least_squares(&others.collect::<Vec<_>>()).ok_or_else(too_few)?;
-    let mean = |of: fn(&Measured) -> f64| {
-        median(&lazy.iter().map(|job| of(job)).collect::<Vec<_>>())
-    };
+    let mean =
+        |of: fn(&Measured) -> f64| median(&lazy.iter().map(|job| of(job)).collect::<Vec<_>>());
     let [endpoint, in_init, in_finalize] = [
         mean(|job| job.endpoint),
         mean(|job| job.in_init),
@@ -122,10 +121,17 @@ pub fn fit(jobs: &[Measured], cores: usize) -> Result<Fit, String> {
         let same = lazy.iter().find(|job| numbers(job) == numbers(all))?;
         let each = f64::from(all.shape(cores).all_contacts());
         let contacts = f64::from(all.pes) * each;
-        Some((contacts, each.log2(), all.cpu - same.cpu, all.memory - same.memory))
+        Some((
+            contacts,
+            each.log2(),
+            all.cpu - same.cpu,
+            all.memory - same.memory,
+        ))
     });
     let more: Vec<_> = more.collect();
-    let by_cpu = more.iter().map(|&(contacts, deep, cpu, _)| ([contacts, contacts * deep], cpu));
+    let by_cpu = more
+        .iter()
+        .map(|&(contacts, deep, cpu, _)| ([contacts, contacts * deep], cpu));
     let [per_contact, deeper] = least_squares(&by_cpu.collect::<Vec<_>>()).unwrap_or_default();
     let [queue_pair_memory] =
         least_squares(&more.iter().map(|m| ([m.0], m.3)).collect::<Vec<_>>()).unwrap_or_default();
@@ -146,7 +152,13 @@ pub fn fit(jobs: &[Measured], cores: usize) -> Result<Fit, String> {
     };
 
     // Of a connection that is made alone, the repetitions of many are no part.
-    let of_few = per_contact + deeper * more.iter().map(|m| m.1).fold(f64::INFINITY, f64::min).min(64.0);
+    let of_few = per_contact
+        + deeper
+            * more
+                .iter()
+                .map(|m| m.1)
+                .fold(f64::INFINITY, f64::min)
+                .min(64.0);
 
     let mut costs = Costs {
         launcher,
@@ -280,7 +292,10 @@ mod tests {
         };
         let close = |found: Option<[f64; 2]>, of: [f64; 2]| {
             let found = found.expect("a solution");
-            assert!(found.iter().zip(of).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
+            assert!(
+                found.iter().zip(of).all(|(a, b)| (a - b).abs() < 1e-9),
+                "{found:?}"
+            );
         };
         close(least_squares(&rows(4.0, 7.0)), [4.0, 7.0]);
         close(least_squares(&rows(4.0, 0.0)), [4.0, 0.0]);

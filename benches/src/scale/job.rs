@@ -169,7 +169,9 @@ impl World {
         // Of nodes that are not there, all PEs are ready for everything.
         let there = |pe: u32| world.nodes[(pe / shape.per_node) as usize].as_ref();
         let ready = |pe| there(pe).is_none_or(|node| node.is_stand_in());
-        world.endpoints = (0..shape.pes()).map(|pe| Endpoint::new(ready(pe))).collect();
+        world.endpoints = (0..shape.pes())
+            .map(|pe| Endpoint::new(ready(pe)))
+            .collect();
         world.reckoned = world.reckoned_contacts();
         // As many turns tell who waits for whom; more would only take time.
         let [connecting, _] = world.reckoned;

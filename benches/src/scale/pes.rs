@@ -66,7 +66,13 @@ impl World {
         }
     }
 
-    pub(super) fn give_pe(&mut self, now: f64, (node, local): (u32, u32), takes: f64, work: PeWork) {
+    pub(super) fn give_pe(
+        &mut self,
+        now: f64,
+        (node, local): (u32, u32),
+        takes: f64,
+        work: PeWork,
+    ) {
         let task = self.at(node).pes[local as usize];
         self.give(now, task, takes, Work::Pe(node, local, work));
     }

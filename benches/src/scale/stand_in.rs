@@ -41,8 +41,7 @@ pub(super) enum Said {
 impl World {
     pub(super) fn place_stand_in(&mut self, at: u32) {
         let subtree = self.tree.subtree(at);
-        let ranks =
-            self.layout.ranks(subtree.start).start..self.layout.ranks(subtree.end - 1).end;
+        let ranks = self.layout.ranks(subtree.start).start..self.layout.ranks(subtree.end - 1).end;
         let place = NodePlace {
             ranks: ranks.clone().collect(),
             has_parent: true,
@@ -109,7 +108,8 @@ impl World {
     pub(super) fn stand_in_runs(&mut self, now: f64, node: u32) {
         let takes = self.at(node).stand_in.as_ref().and_then(|s| s.takes);
         if let Some(takes) = takes {
-            self.agenda.add(now + takes, Event::Follows(node, Said::Ready));
+            self.agenda
+                .add(now + takes, Event::Follows(node, Said::Ready));
         }
     }
 

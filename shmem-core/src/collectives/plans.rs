@@ -57,7 +57,9 @@ pub fn partners(call: Call, bytes: usize, places: Places, node: usize) -> BTreeS
         Between::Circulant => around(node, n).collect(),
         Between::Doubling => doubling(node, n).collect(),
         // Before the rounds each leader says along the tree that it has entered.
-        Between::Halving | Between::Exchange => around(node, n).chain(along_tree(node, n)).collect(),
+        Between::Halving | Between::Exchange => {
+            around(node, n).chain(along_tree(node, n)).collect()
+        }
         Between::Pairs => (0..n).filter(|&other| other != node).collect(),
     }
 }

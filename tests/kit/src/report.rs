@@ -98,7 +98,10 @@ mod tests {
             {\"rank\": 0, \"status\": 0, \"user_ns\": 3, \"system_ns\": 2, \"peak_bytes\": 9},\n\
             {\"rank\": 1, \"status\": 0, \"user_ns\": 1, \"system_ns\": 0, \"peak_bytes\": 9}]";
         let more = Report(more.to_owned());
-        assert_eq!((more.agents_cpu(), more.processes_cpu()), (Some(70.0), Some(6.0)));
+        assert_eq!(
+            (more.agents_cpu(), more.processes_cpu()),
+            (Some(70.0), Some(6.0))
+        );
         let cut = "{\"name\": \"x\", \"unit\": \"count\", \"min\": 1";
         assert_eq!(Report(cut.to_owned()).find("x"), None);
     }

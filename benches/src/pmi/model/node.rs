@@ -116,7 +116,9 @@ impl Node {
                     return process.wait(Waiting::Gather(request), began);
                 }
                 Step::Gather(_) => {}
-                Step::Compute(time) => return agenda.add(now + time, (at, Event::Resume { local })),
+                Step::Compute(time) => {
+                    return agenda.add(now + time, (at, Event::Resume { local }));
+                }
                 Step::Done => {
                     process.end = Some(now);
                     return;
