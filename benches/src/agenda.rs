@@ -56,9 +56,13 @@ impl<E> Agenda<E> {
         let number = self.made;
         self.due.push(Reverse(Due { at, number, event }));
     }
+}
 
-    /// The next event and its time.
-    pub fn next(&mut self) -> Option<(f64, E)> {
+/// The next event and its time, each time.
+impl<E> Iterator for Agenda<E> {
+    type Item = (f64, E);
+
+    fn next(&mut self) -> Option<(f64, E)> {
         let Reverse(due) = self.due.pop()?;
         Some((due.at, due.event))
     }
@@ -74,7 +78,7 @@ mod tests {
         for (at, event) in [(2.0, 'c'), (1.0, 'a'), (2.0, 'd'), (1.0, 'b')] {
             agenda.add(at, event);
         }
-        let all: Vec<_> = std::iter::from_fn(|| agenda.next()).collect();
+        let all: Vec<_> = agenda.collect();
         assert_eq!(all, [(1.0, 'a'), (1.0, 'b'), (2.0, 'c'), (2.0, 'd')]);
     }
 }

@@ -251,10 +251,8 @@ fn solve<const N: usize>(
     out: &[bool; N],
 ) -> Option<[f64; N]> {
     for i in (0..N).filter(|&i| out[i]) {
-        for j in 0..N {
-            matrix[i][j] = 0.0;
-            matrix[j][i] = 0.0;
-        }
+        matrix[i] = [0.0; N];
+        matrix.iter_mut().for_each(|row| row[i] = 0.0);
         (matrix[i][i], sums[i]) = (1.0, 0.0);
     }
     for i in 0..N {
@@ -265,11 +263,11 @@ fn solve<const N: usize>(
         if by.abs() < 1e-300 {
             return None;
         }
+        let pivot = matrix[i];
         for row in i + 1..N {
             let factor = matrix[row][i] / by;
-            for column in i..N {
-                matrix[row][column] -= factor * matrix[i][column];
-            }
+            let columns = matrix[row].iter_mut().zip(pivot);
+            columns.for_each(|(x, of_pivot)| *x -= factor * of_pivot);
             sums[row] -= factor * sums[i];
         }
     }
