@@ -44,6 +44,11 @@
 //!   MPI; elsewhere the program's error handler has the word, which aborts unless somebody has set another.
 //! * As in C, all processes of a communicator make the same collective calls with sizes that fit.
 
+#[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
+compile_error!(
+    "shmem is for 64-bit little-endian targets: offsets in symmetric memory are 64 bits wide, and nodes exchange them as they lie in memory"
+);
+
 mod abi;
 mod calls;
 mod comm;

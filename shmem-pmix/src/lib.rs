@@ -19,6 +19,11 @@
 //! * A number is read whatever its type is: servers disagree on the types of the same attribute.
 //! * The library is loaded once and never unloaded: it has threads.
 
+#[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
+compile_error!(
+    "shmem is for 64-bit little-endian targets: offsets in symmetric memory are 64 bits wide, and nodes exchange them as they lie in memory"
+);
+
 pub mod abi;
 pub mod client;
 pub mod key;
