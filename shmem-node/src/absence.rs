@@ -6,7 +6,7 @@
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// In the first page of the heap memory, behind the node barrier. Zeroed memory notes nobody.
+/// In the first region of the heap memory, behind the node barrier. Zeroed memory notes nobody.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Absence {

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::sys::PAGE;
+use crate::layout::AGREED_ALIGN;
 
 /// A segment that is loaded.
 pub const PT_LOAD: u32 = 1;
@@ -124,32 +124,43 @@ pub struct Stretch {
 pub struct StaticData {
     /// In order of address, apart from each other by whole pages.
     pub stretches: Vec<Stretch>,
+    /// What addresses are counted from in symmetric memory: no stretch begins before it, whatever a page is.
+    pub origin: u64,
+    /// Bytes from there to the end of the last page, of the largest size.
+    pub room: u64,
     /// Tells layouts apart: equal for images of one file.
     pub layout: u64,
 }
 
-const fn page_down(n: u64) -> u64 {
-    n / PAGE as u64 * PAGE as u64
+/// Sizes of pages of kernels.
+#[cfg(test)]
+pub(crate) const PAGE_SIZES: [usize; 3] = [4 << 10, 16 << 10, AGREED_ALIGN];
+
+const fn down(n: u64, page: usize) -> u64 {
+    n & !(page as u64 - 1)
 }
 
-fn page_up(n: u64) -> Option<u64> {
-    n.checked_next_multiple_of(PAGE as u64)
+fn up(n: u64, page: usize) -> Option<u64> {
+    n.checked_next_multiple_of(page as u64)
 }
 
 impl StaticData {
     /// The writable data of a program with these headers: all that is loaded for writing, without the
-    /// pages that are only read after relocation. `notes` are the bytes of its segments of notes,
+    /// pages, of `page` bytes, that are only read after relocation. `notes` are the bytes of its segments of notes,
     /// among them the build's id. `None` if there is none, or the headers are nonsense.
+    ///
+    /// Stretches depend on the size of pages, as what can be mapped does; what nodes agree on does not.
     pub fn of<'a>(
         headers: &[ProgramHeader],
         notes: impl IntoIterator<Item = &'a [u8]>,
+        page: usize,
     ) -> Option<Self> {
         let relro = headers.iter().find(|h| h.kind == PT_GNU_RELRO);
         // As the dynamic linker protects it.
         let (read_from, read_to) = match relro {
             Some(h) => (
-                page_down(h.address),
-                page_down(h.address.checked_add(h.len)?),
+                down(h.address, page),
+                down(h.address.checked_add(h.len)?, page),
             ),
             None => (0, 0),
         };
@@ -158,10 +169,10 @@ impl StaticData {
             if start >= end {
                 return;
             }
-            let (start, file_end) = (page_down(start), file_end.clamp(start, end));
+            let (start, file_end) = (down(start, page), file_end.clamp(start, end));
             match stretches.last_mut() {
                 // They share a page, or touch.
-                Some(last) if page_up(last.end).is_none_or(|e| e >= start) => {
+                Some(last) if up(last.end, page).is_none_or(|e| e >= start) => {
                     last.file_end = last.file_end.max(file_end);
                     last.end = last.end.max(end);
                 }
@@ -174,11 +185,13 @@ impl StaticData {
         };
         let mut loads: Vec<_> = headers
             .iter()
-            .filter(|h| h.kind == PT_LOAD && h.flags & PF_W != 0)
+            .filter(|h| h.kind == PT_LOAD && h.flags & PF_W != 0 && h.len > 0)
             .collect();
         loads.sort_by_key(|h| h.address);
-        for h in loads {
+        let mut last = 0;
+        for h in &loads {
             let end = h.address.checked_add(h.len).filter(|&e| e < 1 << 47)?;
+            last = last.max(end);
             let file_end = h.address.checked_add(h.file_len)?.min(end);
             let hidden = read_from < read_to && read_from < end && h.address < read_to;
             if hidden {
@@ -191,6 +204,13 @@ impl StaticData {
         if stretches.is_empty() {
             return None;
         }
+        // Behind what is only read, where that comes first: none of its pages are left, or its last one.
+        let first = loads.first()?.address;
+        let origin = match relro.and_then(|h| Some((h.address, h.address.checked_add(h.len)?))) {
+            Some((from, to)) if from <= first && first < to => to,
+            _ => first,
+        };
+        let origin = down(origin, AGREED_ALIGN);
         let mut hash = Fnv::default();
         for h in headers
             .iter()
@@ -205,20 +225,11 @@ impl StaticData {
         }
         Some(Self {
             stretches,
+            origin,
+            room: up(last, AGREED_ALIGN)?.checked_sub(origin)?,
             // Zero stands for no layout.
             layout: hash.0.max(1),
         })
-    }
-
-    /// First byte.
-    pub fn start(&self) -> u64 {
-        self.stretches.first().map_or(0, |s| s.start)
-    }
-
-    /// Bytes from the first one to the end of the last page, gaps included.
-    pub fn room(&self) -> u64 {
-        let end = self.stretches.last().map_or(0, |s| s.end);
-        page_up(end).unwrap_or(end) - self.start()
     }
 }
 
@@ -262,14 +273,18 @@ mod tests {
         }
     }
 
-    fn stretches(headers: &[ProgramHeader]) -> Vec<(u64, u64, u64)> {
-        let data = StaticData::of(headers, []);
+    fn stretches_on(page: usize, headers: &[ProgramHeader]) -> Vec<(u64, u64, u64)> {
+        let data = StaticData::of(headers, [], page);
         data.map_or(Vec::new(), |d| {
             d.stretches
                 .iter()
                 .map(|s| (s.start, s.file_end, s.end))
                 .collect()
         })
+    }
+
+    fn stretches(headers: &[ProgramHeader]) -> Vec<(u64, u64, u64)> {
+        stretches_on(4096, headers)
     }
 
     #[test]
@@ -281,8 +296,8 @@ mod tests {
             relro(0x3d80, 0x280),
         ];
         assert_eq!(stretches(&pie), [(0x4000, 0x4180, 0x6180)]);
-        let data = StaticData::of(&pie, []).unwrap();
-        assert_eq!((data.start(), data.room()), (0x4000, 0x3000));
+        let data = StaticData::of(&pie, [], 4096).unwrap();
+        assert_eq!((data.origin, data.room), (0, 0x10000));
         // Without RELRO the first page belongs to it.
         assert_eq!(stretches(&pie[..2]), [(0x3000, 0x4180, 0x6180)]);
         // As lld does: RELRO in a segment of its own, data in another.
@@ -292,6 +307,13 @@ mod tests {
             load(6, 0x5100, 0x80, 0x180),
         ];
         assert_eq!(stretches(&lld), [(0x5000, 0x5180, 0x5280)]);
+        // Linked for pages of 64 KiB, as is usual on AArch64; on larger pages than it was linked for, nothing of
+        // RELRO is kept from writes.
+        let wide = [load(6, 0x1_fc80, 0x400, 0x2400), relro(0x1_fc80, 0x380)];
+        for page in PAGE_SIZES {
+            assert_eq!(stretches_on(page, &wide), [(0x2_0000, 0x2_0080, 0x2_2080)]);
+        }
+        assert_eq!(stretches_on(64 << 10, &pie), [(0, 0x4180, 0x6180)]);
     }
 
     #[test]
@@ -301,7 +323,10 @@ mod tests {
             stretches(&two),
             [(0x1000, 0x1010, 0x1020), (0x9000, 0x9010, 0x9020)]
         );
-        assert_eq!(StaticData::of(&two, []).unwrap().room(), 0x9000);
+        assert_eq!(
+            stretches_on(16 << 10, &two),
+            [(0, 0x1010, 0x1020), (0x8000, 0x9010, 0x9020)]
+        );
         let touching = [load(6, 0x1000, 0x10, 0x20), load(6, 0x1800, 0x10, 0x20)];
         assert_eq!(stretches(&touching), [(0x1000, 0x1810, 0x1820)]);
         assert_eq!(stretches(&[load(4, 0x1000, 1, 1)]), []);
@@ -312,7 +337,8 @@ mod tests {
     fn layouts_differ_by_sizes_and_by_notes() {
         let a = [load(6, 0x1000, 0x10, 0x20)];
         let b = [load(6, 0x1000, 0x10, 0x28)];
-        let layout = |headers: &[_], notes: &[u8]| StaticData::of(headers, [notes]).unwrap().layout;
+        let layout =
+            |headers: &[_], notes: &[u8]| StaticData::of(headers, [notes], 4096).unwrap().layout;
         assert_eq!(layout(&a, b"x"), layout(&a, b"x"));
         assert_ne!(layout(&a, b"x"), layout(&b, b"x"));
         assert_ne!(layout(&a, b"x"), layout(&a, b"y"));
@@ -324,7 +350,7 @@ mod tests {
             let mut file = b"\x7fELF\x02\x01".to_vec();
             file.extend(&bytes);
             let headers = program_headers(&file);
-            let _ = (StaticData::of(&headers, [&bytes[..]]), notes(&bytes).count());
+            let _ = (StaticData::of(&headers, [&bytes[..]], 4096), notes(&bytes).count());
         }
 
         #[test]
@@ -334,14 +360,19 @@ mod tests {
         ) {
             let mut headers: Vec<_> = loads.iter().map(|&(a, f, m)| load(6, a, f.min(m), m)).collect();
             headers.push(relro(at.into(), len.into()));
-            let Some(data) = StaticData::of(&headers, []) else { return Ok(()) };
-            let mut end = 0;
-            for s in &data.stretches {
-                prop_assert!(s.start.is_multiple_of(4096) && s.start >= end);
-                prop_assert!(s.start <= s.file_end && s.file_end <= s.end && s.start < s.end);
-                end = s.end.next_multiple_of(4096);
+            let on = PAGE_SIZES.map(|page| (page as u64, StaticData::of(&headers, [], page)));
+            let agreed: Vec<_> = on.iter().flat_map(|(_, d)| d).map(|d| (d.origin, d.room, d.layout)).collect();
+            prop_assert!(agreed.windows(2).all(|two| two[0] == two[1]), "{agreed:x?}");
+            for (page, data) in on {
+                let Some(data) = data else { continue };
+                let mut end = data.origin;
+                for s in &data.stretches {
+                    prop_assert!(s.start.is_multiple_of(page) && s.start >= end);
+                    prop_assert!(s.start <= s.file_end && s.file_end <= s.end && s.start < s.end);
+                    end = s.end.next_multiple_of(page);
+                }
+                prop_assert!(end <= data.origin + data.room);
             }
-            prop_assert_eq!(data.start() + data.room(), end);
         }
     }
 }

@@ -1,11 +1,25 @@
 //! Where things lie in the two memories of a node: pure arithmetic, the same for the NLA that
 //! makes them and the PEs that map them.
+//!
+//! Sizes of pages come from outside: kernels of one architecture differ in them, and so may the nodes of a job.
+//! What PEs of different nodes name to each other, offsets in symmetric segments, depends on none: it is aligned to
+//! [`AGREED_ALIGN`].
 
 use crate::address::ADDRESS_LEN;
 use crate::kvs::{KvsLayout, Locks};
 use crate::pe_block::PeBlock;
 use crate::slot::SlotHeader;
-pub use crate::sys::{PAGE, page_up};
+
+/// The largest page that a kernel maps by itself. Static data and heaps begin at multiples of it in a segment.
+pub const AGREED_ALIGN: usize = 64 << 10;
+
+/// Regions that lie inside of one mapping begin at multiples of this, whatever a page is.
+pub const REGION: usize = 4096;
+
+/// Rounds up to where a region may begin.
+pub const fn region_up(n: usize) -> usize {
+    n.next_multiple_of(REGION)
+}
 
 /// Bytes at the start of each PE's symmetric segment that the runtime keeps for collectives
 /// between nodes. Room for symmetric static data follows, and then the user's heap.
@@ -16,7 +30,7 @@ pub const INTERNAL_SIZE: usize = 4 << 20;
 /// never touched, so it takes no memory.
 pub const SEGMENT_ALIGN: usize = 16 << 20;
 
-/// The same on pages of another size, which there may be only so many of.
+/// The same on huge pages, which there may be only so many of.
 const HUGE_SEGMENT_ALIGN: usize = 2 << 20;
 
 /// Allgather results that may be outstanding or unread at once; request `r` lies in slot
@@ -47,13 +61,13 @@ pub struct SlotsLayout {
 
 impl SlotsLayout {
     fn new(after: usize, count: usize, value_max: usize, n_pes: usize) -> Self {
-        let headers = page_up(after);
+        let headers = region_up(after);
         Self {
             count,
             value_max,
             headers,
-            values: page_up(headers + count * size_of::<SlotHeader>()),
-            stride: page_up(n_pes * value_max),
+            values: region_up(headers + count * size_of::<SlotHeader>()),
+            stride: region_up(n_pes * value_max),
         }
     }
 
@@ -85,9 +99,9 @@ pub struct TablesLayout {
 
 impl TablesLayout {
     /// The layout for a job, with a key-value store whose log has `kvs_log` bytes (0: none). The first
-    /// page holds the header.
-    pub fn new(n_pes: usize, n_nodes: usize, n_local: usize, kvs_log: usize) -> Self {
-        let node_of = PAGE;
+    /// page, of `page` bytes, holds the header and nothing else: core files hold the others.
+    pub fn new(n_pes: usize, n_nodes: usize, n_local: usize, kvs_log: usize, page: usize) -> Self {
+        let node_of = page;
         let local_of = node_of + 4 * n_pes;
         let leader_of = local_of + 4 * n_pes;
         let ranks = leader_of + 4 * n_nodes;
@@ -107,6 +121,21 @@ impl TablesLayout {
     }
 }
 
+/// Sizes of a node's pages in bytes, powers of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pages {
+    /// The kernel's own.
+    pub usual: usize,
+    /// Those of the heaps, not smaller.
+    pub heap: usize,
+}
+
+impl Pages {
+    const fn are_huge(self) -> bool {
+        self.heap > self.usual
+    }
+}
+
 /// Offsets in the heap memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapLayout {
@@ -118,7 +147,7 @@ pub struct HeapLayout {
     pub heap_start: usize,
     /// Bytes of a segment.
     pub segment_len: usize,
-    /// Distance between two PEs' segments, a multiple of `align`; an odd one on small pages.
+    /// Distance between two PEs' segments, a multiple of `align`; an odd one on usual pages.
     pub segment_stride: usize,
     /// What segments are aligned to.
     pub align: usize,
@@ -132,32 +161,32 @@ pub struct HeapLayout {
 
 impl HeapLayout {
     /// The locks of the key-value store, between the node barrier and the PEs' blocks.
-    pub const KVS_LOCKS: usize = PAGE;
+    pub const KVS_LOCKS: usize = REGION;
 
     /// The layout for `n_local` PEs with room for `statics` bytes of static data and heaps of
-    /// `heap_size` bytes, on pages of `unit` bytes, a power of two from [`PAGE`], and with `recording_len` bytes
-    /// for each PE in which to record; `None` if the sizes overflow.
+    /// `heap_size` bytes, on `pages`, and with `recording_len` bytes for each PE in which to record; `None` if the
+    /// sizes overflow.
     pub fn new(
         n_local: usize,
         statics: u64,
         heap_size: u64,
-        unit: usize,
+        pages: Pages,
         recording_len: usize,
     ) -> Option<Self> {
         let bytes = |n: u64| usize::try_from(n).ok();
-        let align = match unit {
-            PAGE => SEGMENT_ALIGN,
-            _ => unit.max(HUGE_SEGMENT_ALIGN),
+        let align = match pages.are_huge() {
+            false => SEGMENT_ALIGN,
+            true => pages.heap.max(HUGE_SEGMENT_ALIGN),
         };
-        let pe_blocks = page_up(Self::KVS_LOCKS + Locks::len(n_local));
+        let pe_blocks = region_up(Self::KVS_LOCKS + Locks::len(n_local));
         let segments =
             (pe_blocks + n_local * size_of::<PeBlock>()).checked_next_multiple_of(align)?;
         let heap_start = bytes(statics)?
             .checked_add(INTERNAL_SIZE)?
-            .checked_next_multiple_of(unit)?;
+            .checked_next_multiple_of(AGREED_ALIGN)?;
         let segment_len = heap_start.checked_add(bytes(heap_size)?)?;
         let mut segment_stride = segment_len.checked_next_multiple_of(align)?;
-        if unit == PAGE {
+        if !pages.are_huge() {
             // An odd multiple. Processors guess where in a cache a line is from a hash of its address,
             // and objects that lie powers of two apart evict each other: with arrays of such sizes
             // and heaps of such sizes, a put's source and target would.
@@ -167,7 +196,7 @@ impl HeapLayout {
         let len = recording_len
             .checked_mul(n_local)?
             .checked_add(recordings)?
-            .checked_next_multiple_of(unit)?;
+            .checked_next_multiple_of(pages.heap)?;
         (len <= 1 << 47).then_some(Self {
             pe_blocks,
             segments,
@@ -185,13 +214,18 @@ impl HeapLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::PAGE_SIZES;
 
     #[test]
     fn regions_follow_each_other_without_overlap() {
-        for (n_pes, n_nodes, n_local) in [(1, 1, 1), (5, 2, 3), (8192, 512, 16), (8192, 1, 8192)] {
-            let t = TablesLayout::new(n_pes, n_nodes, n_local, 1 << 20);
+        let jobs = [(1, 1, 1), (5, 2, 3), (8192, 512, 16), (8192, 1, 8192)];
+        for (page, (n_pes, n_nodes, n_local)) in
+            PAGE_SIZES.into_iter().flat_map(|p| jobs.map(|j| (p, j)))
+        {
+            let t = TablesLayout::new(n_pes, n_nodes, n_local, 1 << 20, page);
             let order = [
-                PAGE,
+                page,
+                t.node_of,
                 t.local_of,
                 t.leader_of,
                 t.ranks,
@@ -206,42 +240,82 @@ mod tests {
             ];
             assert!(order.is_sorted(), "{t:?}");
             assert!(t.ranks + 4 * n_local <= t.gather.headers);
-            assert_eq!(t.len % PAGE, 0);
+            assert_eq!(t.len % REGION, 0);
+            // All that a larger page costs is the rest of the first one.
+            let small = TablesLayout::new(n_pes, n_nodes, n_local, 1 << 20, 4096);
+            assert_eq!(t.len - small.len, page - 4096);
         }
+    }
+
+    const MIB: usize = 1 << 20;
+
+    fn layout(n_local: usize, statics: u64, heap_size: u64, recording_len: usize) -> HeapLayout {
+        let layouts = PAGE_SIZES.map(|page| {
+            let pages = Pages {
+                usual: page,
+                heap: page,
+            };
+            HeapLayout::new(n_local, statics, heap_size, pages, recording_len).unwrap()
+        });
+        // But for the end, they are alike.
+        let [small, ..] = layouts;
+        for (page, layout) in PAGE_SIZES.into_iter().zip(layouts) {
+            assert_eq!(layout.len, small.len.next_multiple_of(page));
+            assert_eq!(
+                HeapLayout {
+                    len: small.len,
+                    ..layout
+                },
+                small
+            );
+        }
+        small
     }
 
     #[test]
     fn segments_are_aligned_and_bounded() {
-        const MIB: usize = 1 << 20;
-        let h = HeapLayout::new(3, 0, 10_000, PAGE, 0).unwrap();
+        let h = layout(3, 0, 10_000, 0);
         assert_eq!((h.heap_start, h.segment_len), (4 * MIB, 4 * MIB + 10_000));
         assert_eq!((h.segments, h.segment_stride), (16 * MIB, 16 * MIB));
         assert_eq!((h.align, h.len), (16 * MIB, 64 * MIB));
         assert_eq!((h.recordings, h.recording_len), (h.len, 0));
-        let h = HeapLayout::new(3, 0, 10_000, PAGE, 2 * PAGE).unwrap();
-        assert_eq!((h.recordings, h.len), (64 * MIB, 64 * MIB + 6 * PAGE));
-        let h = HeapLayout::new(1, 8192, 12 * MIB as u64 - 8192, PAGE, 0).unwrap();
-        assert_eq!((h.heap_start, h.segment_stride), (4 * MIB + 8192, 16 * MIB));
-        let even = HeapLayout::new(2, 0, 28 * MIB as u64, PAGE, 0).unwrap();
+        let h = layout(3, 0, 10_000, 2 * REGION);
+        assert_eq!((h.recordings, h.len), (64 * MIB, 64 * MIB + 6 * REGION));
+        let h = layout(1, 8192, 12 * MIB as u64 - 8192, 0);
+        let (heap_start, stride) = (4 * MIB + AGREED_ALIGN, 48 * MIB);
+        assert_eq!((h.heap_start, h.segment_stride), (heap_start, stride));
+        let even = layout(2, 0, 28 * MIB as u64, 0);
         assert_eq!(
             (even.segment_len, even.segment_stride),
             (32 * MIB, 48 * MIB)
         );
-        assert_eq!(HeapLayout::new(1 << 20, 0, 1 << 40, PAGE, 0), None);
-        assert_eq!(HeapLayout::new(2, 0, u64::MAX, PAGE, 0), None);
-        assert_eq!(HeapLayout::new(2, u64::MAX, 0, PAGE, 0), None);
+        let pages = Pages {
+            usual: 4096,
+            heap: 4096,
+        };
+        for (n_local, statics, heap_size) in
+            [(1 << 20, 0, 1 << 40), (2, 0, u64::MAX), (2, u64::MAX, 0)]
+        {
+            assert_eq!(HeapLayout::new(n_local, statics, heap_size, pages, 0), None);
+        }
     }
 
     #[test]
-    fn heaps_begin_on_huge_pages() {
+    fn heaps_on_huge_pages_begin_where_others_do() {
         const HUGE: usize = 2 << 20;
-        let h = HeapLayout::new(3, 0, 10_000, HUGE, 0).unwrap();
+        let new = |n_local, statics, heap_size, heap| {
+            HeapLayout::new(n_local, statics, heap_size, Pages { usual: 4096, heap }, 0)
+        };
+        let h = new(3, 0, 10_000, HUGE).unwrap();
         assert_eq!((h.segments, h.segment_stride), (HUGE, 3 * HUGE));
         assert_eq!((h.align, h.len), (HUGE, 10 * HUGE));
-        let exact = HeapLayout::new(1, 0, HUGE as u64, HUGE, 0).unwrap();
+        let exact = new(1, 0, HUGE as u64, HUGE).unwrap();
         assert_eq!(exact.len, 4 * HUGE);
-        let statics = HeapLayout::new(1, 4096, HUGE as u64, HUGE, 0).unwrap();
-        assert_eq!(statics.heap_start, INTERNAL_SIZE + HUGE);
-        assert_eq!(HeapLayout::new(1, 0, u64::MAX >> 1, 1 << 63, 0), None);
+        for heap in [HUGE, 32 * MIB, 1 << 30] {
+            let h = new(1, 4096, HUGE as u64, heap).unwrap();
+            assert_eq!(h.heap_start, layout(1, 4096, HUGE as u64, 0).heap_start);
+            assert_eq!((h.align, h.len % heap), (heap, 0));
+        }
+        assert_eq!(new(1, 0, u64::MAX >> 1, 1 << 63), None);
     }
 }

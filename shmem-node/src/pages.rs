@@ -9,7 +9,7 @@
 
 use crate::machine::Size;
 use crate::settings::HeapPages;
-use crate::sys::PAGE;
+use crate::sys::page_size;
 
 /// Huge pages that are set aside on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl HugePages {
         let size = field("Hugepagesize")?.checked_mul(1024)?;
         let more = overcommit.saturating_sub(field("HugePages_Surp").unwrap_or(0));
         let taken = field("HugePages_Rsvd").unwrap_or(0);
-        (size.is_power_of_two() && size >= PAGE as u64).then_some(Self {
+        size.is_power_of_two().then_some(Self {
             size,
             total: field("HugePages_Total")?,
             free: (field("HugePages_Free")? + more).saturating_sub(taken),
@@ -103,7 +103,7 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 fn transparent_size() -> Option<usize> {
     let size = std::fs::read_to_string(format!("{THP}/hpage_pmd_size")).ok()?;
     let size: usize = size.trim().parse().ok()?;
-    (size.is_power_of_two() && size >= PAGE).then_some(size)
+    size.is_power_of_two().then_some(size)
 }
 
 /// A sentence for the user if this choice of pages has no effect on this machine.
@@ -124,18 +124,21 @@ pub fn without_effect(pages: HeapPages) -> Option<String> {
     })
 }
 
-/// The unit in which the heaps of a node are cut from their memory.
+/// Bytes of a page of a node's heaps, as far as their layout goes.
 ///
 /// # Errors
 /// Pages that must be set aside beforehand do not exist here.
-pub(crate) fn unit(pages: HeapPages) -> Result<usize, PagesError> {
-    match pages {
-        HeapPages::Default => Ok(PAGE),
-        HeapPages::Transparent => Ok(transparent_size().unwrap_or(PAGE)),
-        HeapPages::Huge => HugePages::read()
-            .and_then(|huge| usize::try_from(huge.size).ok())
-            .ok_or(PagesError::Unknown),
-    }
+pub(crate) fn of_heaps(pages: HeapPages) -> Result<usize, PagesError> {
+    let size = match pages {
+        HeapPages::Default => None,
+        HeapPages::Transparent => transparent_size(),
+        HeapPages::Huge => Some(
+            HugePages::read()
+                .and_then(|huge| usize::try_from(huge.size).ok())
+                .ok_or(PagesError::Unknown)?,
+        ),
+    };
+    Ok(size.unwrap_or(0).max(page_size()))
 }
 
 /// The error for heaps of `len` bytes in all that did not get their huge pages.
@@ -204,10 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn units_are_pages() {
-        assert_eq!(unit(HeapPages::Default).unwrap(), PAGE);
-        let unit = unit(HeapPages::Transparent).unwrap();
-        assert!(unit.is_power_of_two() && unit >= PAGE);
+    fn heaps_have_whole_pages() {
+        let usual = page_size();
+        assert_eq!(of_heaps(HeapPages::Default).unwrap(), usual);
+        let huge = of_heaps(HeapPages::Transparent).unwrap();
+        assert!(huge.is_power_of_two() && huge >= usual);
         assert_eq!(without_effect(HeapPages::Default), None);
         assert_eq!(without_effect(HeapPages::Huge), None);
     }

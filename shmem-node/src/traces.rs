@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Behind the other words in the first page of the heap memory. Zeroed memory notes none.
+/// Behind the other words in the first region of the heap memory. Zeroed memory notes none.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Traces([AtomicU64; 8]);

@@ -110,7 +110,7 @@ fn a_core_file_holds_the_own_segment() {
     assert!(segment > HEAP);
     assert_eq!(
         crash.dumped("/memfd:shmem-heap"),
-        segment.next_multiple_of(4096)
+        segment.next_multiple_of(shmem_node::sys::page_size() as u64)
     );
     assert_eq!(crash.dumped("/memfd:shmem-tables"), 0);
     crash.keeps_the_key();

@@ -77,9 +77,9 @@ fn why(program: &[&str], env: &[(&str, &str)]) -> String {
 #[test]
 fn programs_behind_others_have_room_or_say_how_much_they_need() {
     assert!(why(&[STATICS], &[]).contains("PE 1: symmetric"));
-    let small = [("SHMEM_STATICS_SIZE", "4k")];
+    let small = [("SHMEM_STATICS_SIZE", "64k")];
     let text = why(&[STATICS], &small);
-    assert!(text.contains("there is room for 4.0 KiB"), "{text}");
+    assert!(text.contains("there is room for 64.0 KiB"), "{text}");
     // A script is no ELF file; `env` is one, with other data.
     let script = ["/bin/sh", "-c", "exec \"$0\" \"$@\"", STATICS];
     let reserve = ("SHMEM_HEAP_COMMIT", "reserve");

@@ -3,6 +3,7 @@
 
 use shmem_node::layout::TablesLayout;
 use shmem_node::pe_block::PeBlock;
+use shmem_node::sys;
 
 use super::Shape;
 
@@ -25,7 +26,7 @@ pub struct Unit {
 /// its own PEs.
 pub fn shared_by_node(shape: &Shape) -> f64 {
     let [pes, nodes, here] = [shape.pes(), shape.nodes, shape.per_node].map(|n| n as usize);
-    let tables = TablesLayout::new(pes, nodes, here, 0);
+    let tables = TablesLayout::new(pes, nodes, here, 0, sys::page_size());
     let ranks = tables.ranks + 4 * here - tables.node_of;
     let blocks = here * size_of::<PeBlock>();
     (ranks + tables.addresses.stride + blocks) as f64

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use shmem_node::layout::{INTERNAL_SIZE, page_up};
+use shmem_node::layout::INTERNAL_SIZE;
 use shmem_node::pe_block::PeState;
 use shmem_node::settings::{HeapCommit, HeapPages, Settings};
 use shmem_node::sys;
@@ -120,7 +120,7 @@ pub(super) fn clear(attached: &Attached, last: &Runtime, settings: &Settings) ->
         // SAFETY: as above.
         unsafe { access::zero(last.own(0), INTERNAL_SIZE) };
     }
-    match wiped(attached.node.heap_start(), page_up(dirty)) {
+    match wiped(attached.node.heap_start(), sys::page_up(dirty)) {
         true => 0,
         false => dirty,
     }

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::verbs::{Fabric, Hca};
-use shmem_node::layout::{INTERNAL_SIZE, page_up};
+use shmem_node::layout::INTERNAL_SIZE;
 use shmem_node::machine::Machine;
 use shmem_node::segment::NodeView;
 use shmem_node::settings::{HeapCommit, HeapPages, HeapRegister, Settings};
@@ -152,9 +152,7 @@ impl Registrar {
     fn used(&self, part: usize) -> Range<usize> {
         let range = self.parts.range(part);
         match part {
-            0 if self.parts.count() > 1 => {
-                range.start..range.end.min(page_up(INTERNAL_SIZE + self.statics))
-            }
+            0 if self.parts.count() > 1 => range.start..range.end.min(INTERNAL_SIZE + self.statics),
             _ => range,
         }
     }
@@ -308,7 +306,7 @@ mod tests {
         }
         // Static data is everybody's.
         let statics = Shape {
-            statics: 5000,
+            statics: 8192,
             heap_start: INTERNAL_SIZE + (1 << 30),
             len: len + (1 << 30),
         };

@@ -20,9 +20,9 @@ impl Image {
         self.headers.iter().all(|h| h.kind != PT_INTERP)
     }
 
-    /// Where its writable static data lies.
-    pub(super) fn statics(&self) -> Option<StaticData> {
-        StaticData::of(&self.headers, self.notes.iter().copied())
+    /// Where its writable static data lies, by pages of this size.
+    pub(super) fn statics(&self, page: usize) -> Option<StaticData> {
+        StaticData::of(&self.headers, self.notes.iter().copied(), page)
     }
 }
 
@@ -114,8 +114,9 @@ mod tests {
             .iter()
             .filter(|h| h.kind == PT_NOTE)
             .map(|h| &file[h.offset as usize..(h.offset + h.file_len) as usize]);
-        let data = StaticData::of(&headers, notes).unwrap();
-        assert_eq!(Some(&data), image.statics().as_ref());
+        let page = shmem_node::sys::page_size();
+        let data = StaticData::of(&headers, notes, page).unwrap();
+        assert_eq!(Some(&data), image.statics(page).as_ref());
         let inside = |at: usize| {
             data.stretches
                 .iter()

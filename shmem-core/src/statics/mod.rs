@@ -19,10 +19,11 @@ mod remap;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use shmem_node::elf::StaticData;
-use shmem_node::layout::{INTERNAL_SIZE, page_up};
+use shmem_node::layout::INTERNAL_SIZE;
 use shmem_node::machine::Size;
 use shmem_node::segment::NodeView;
 use shmem_node::settings::{HeapPages, Settings};
+use shmem_node::sys;
 
 /// A stretch of static data that lies in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(crate) struct Stretch {
 impl Stretch {
     /// Bytes of its pages.
     fn pages(&self) -> usize {
-        page_up(self.len)
+        sys::page_up(self.len)
     }
 }
 
@@ -128,7 +129,7 @@ impl std::fmt::Display for Why {
 
 /// Whether data with this layout finds its room in the segment.
 fn fits(data: &StaticData, view: &NodeView, settings: &Settings) -> Result<(), Why> {
-    let (need, room) = (data.room(), view.statics());
+    let (need, room) = (data.room, view.statics());
     if settings.heap_pages == HeapPages::Huge {
         return Err(Why::HugePages);
     }
@@ -177,16 +178,17 @@ fn move_all(
     heap: BorrowedFd<'static>,
 ) -> Result<(&'static [Stretch], u64), Why> {
     let image = image::main_program().ok_or(Why::Nothing)?;
-    let data = image.statics().ok_or(Why::Nothing)?;
+    let page = sys::page_size();
+    let data = image.statics(page).ok_or(Why::Nothing)?;
     fits(&data, view, settings)?;
     let place = |s: &shmem_node::elf::Stretch| Stretch {
         start: image.base + s.start as usize,
         len: (s.end - s.start) as usize,
-        at: INTERNAL_SIZE + (s.start - data.start()) as usize,
+        at: INTERNAL_SIZE + (s.start - data.origin) as usize,
     };
     let stretches: Vec<Stretch> = data.stretches.iter().map(place).collect();
     let stretches: &'static [Stretch] = Vec::leak(stretches);
-    let mut pages = remap::Present::open();
+    let mut pages = remap::Present::open(page);
     for (stretch, from) in stretches.iter().zip(&data.stretches) {
         let job = remap::Job {
             stretch: *stretch,

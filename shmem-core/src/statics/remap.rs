@@ -7,13 +7,13 @@ use std::fs::File;
 use std::os::fd::RawFd;
 use std::os::unix::fs::FileExt;
 
-use shmem_node::layout::PAGE;
-
 use super::Stretch;
 use crate::heap::access;
 
 /// Which pages of this process have memory, as far as the kernel tells.
 pub(super) struct Present {
+    /// Bytes of one.
+    size: usize,
     pagemap: Option<File>,
     /// Entries of the pages from `first` on.
     entries: Vec<u8>,
@@ -27,8 +27,9 @@ const IN_MEMORY: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 
 impl Present {
-    pub(super) fn open() -> Self {
+    pub(super) fn open(size: usize) -> Self {
         Self {
+            size,
             pagemap: File::open("/proc/self/pagemap").ok(),
             entries: Vec::with_capacity(WINDOW * 8),
             first: 0,
@@ -40,7 +41,7 @@ impl Present {
         let Some(pagemap) = &self.pagemap else {
             return true;
         };
-        let page = at / PAGE;
+        let page = at / self.size;
         if !(self.first..self.first + self.entries.len() / 8).contains(&page) {
             // Within the capacity: no allocation.
             self.entries.resize(WINDOW * 8, 0);
@@ -80,16 +81,16 @@ pub(super) struct Job {
 /// uses, at the offsets that `job` says, and zero.
 pub(super) unsafe fn remap(job: Job, pages: &mut Present) -> Result<(), i32> {
     let Stretch { start, at, .. } = job.stretch;
-    let len = job.stretch.pages();
-    for page in (0..len).step_by(PAGE) {
+    let (len, page_size) = (job.stretch.pages(), pages.size);
+    for page in (0..len).step_by(page_size) {
         let from = (start + page) as *const u8;
         if page >= job.from_file && !pages.has(start + page) {
             continue;
         }
         // SAFETY: both pages are mapped, by the caller.
         unsafe {
-            if !is_zero(from) {
-                access::copy(from, job.segment.add(at + page), PAGE);
+            if !is_zero(from, page_size) {
+                access::copy(from, job.segment.add(at + page), page_size);
             }
         }
     }
@@ -113,9 +114,9 @@ pub(super) unsafe fn remap(job: Job, pages: &mut Present) -> Result<(), i32> {
 }
 
 /// # Safety
-/// The page is mapped.
-unsafe fn is_zero(page: *const u8) -> bool {
+/// The page, of `size` bytes, is mapped.
+unsafe fn is_zero(page: *const u8, size: usize) -> bool {
     let words = page.cast::<u64>();
     // SAFETY: aligned words of the page. Volatile, because the memory is not a Rust object.
-    (0..PAGE / 8).all(|i| unsafe { words.add(i).read_volatile() } == 0)
+    (0..size / 8).all(|i| unsafe { words.add(i).read_volatile() } == 0)
 }

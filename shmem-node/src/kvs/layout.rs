@@ -2,11 +2,11 @@
 //! and the PEs that read it.
 
 use super::Head;
+use crate::layout::{REGION, region_up};
 use crate::settings::STORE_MAX;
-use crate::sys::{PAGE, page_up};
 
-/// Slots of the smallest index of the key-value store: a page of them.
-const KVS_FIRST_INDEX: usize = PAGE / 8;
+/// Slots of the smallest index of the key-value store: a region of them.
+const KVS_FIRST_INDEX: usize = REGION / 8;
 
 /// Bytes of log for which the largest index has a slot: half of what a short key with a short value
 /// takes, since indexes are filled by half.
@@ -32,8 +32,8 @@ pub struct KvsLayout {
 impl KvsLayout {
     /// The layout from `head` on for a log of up to `log_len` bytes; 0 stands for no store.
     pub fn new(head: usize, log_len: usize) -> Self {
-        let head = page_up(head);
-        let log_len = page_up(log_len.min(STORE_MAX));
+        let head = region_up(head);
+        let log_len = region_up(log_len.min(STORE_MAX));
         let largest = (log_len / KVS_LOG_PER_SLOT)
             .max(KVS_FIRST_INDEX)
             .next_power_of_two();
@@ -41,7 +41,7 @@ impl KvsLayout {
             0 => 0,
             _ => (largest / KVS_FIRST_INDEX).ilog2() + 1,
         };
-        let index = head + page_up(size_of::<Head>());
+        let index = head + region_up(size_of::<Head>());
         let log = index + 8 * KVS_FIRST_INDEX * ((1 << levels) - 1);
         Self {
             head,
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn indexes_follow_each_other_and_suffice_for_the_log() {
-        for log_len in [1, PAGE, 1 << 20, 100 << 20, STORE_MAX, usize::MAX >> 1] {
-            let k = KvsLayout::new(3 * PAGE + 1, log_len);
+        for log_len in [1, REGION, 1 << 20, 100 << 20, STORE_MAX, usize::MAX >> 1] {
+            let k = KvsLayout::new(3 * REGION + 1, log_len);
             assert!(k.log_len >= log_len.min(STORE_MAX));
             let mut at = k.index;
             for level in 0..k.levels {
@@ -86,7 +86,7 @@ mod tests {
             let (_, largest) = k.slots(k.levels - 1).unwrap();
             assert!(largest * KVS_LOG_PER_SLOT >= k.log_len);
         }
-        let none = KvsLayout::new(PAGE, 0);
+        let none = KvsLayout::new(REGION, 0);
         assert_eq!((none.levels, none.log_len), (0, 0));
         assert_eq!(none.slots(0), None);
     }

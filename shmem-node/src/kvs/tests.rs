@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{KvsLayout, Locks, MAX_KEY, MAX_VALUE, Reader, Store, StoreError, StorePlan, Writer};
 use crate::hca_address::HcaAddresses;
-use crate::layout::PAGE;
+use crate::layout::REGION;
 use crate::segment::{JobFacts, NodeSegment, NodeView};
 use crate::settings::{HeapCommit, HeapPages, StoreKind};
 use crate::sys::{self, Mapping};
@@ -32,8 +32,8 @@ impl Made {
     fn new(kind: StoreKind, log_len: usize) -> Self {
         let layout = KvsLayout::new(0, log_len);
         let tables = sys::memfd(c"tables", layout.end as u64).unwrap();
-        let heap = sys::memfd(c"heap", PAGE as u64).unwrap();
-        let heap = Mapping::new(heap.as_fd(), PAGE, true).unwrap();
+        let heap = sys::memfd(c"heap", REGION as u64).unwrap();
+        let heap = Mapping::new(heap.as_fd(), REGION, true).unwrap();
         // SAFETY: nothing else is in there.
         let locks = unsafe { Locks::new(kind, &heap, 0, READERS) };
         if let Some(locks) = locks {
@@ -136,7 +136,7 @@ fn the_index_grows_while_its_keys_stay() {
 #[test]
 fn a_full_store_says_so_and_tells_nothing_old() {
     for kind in KINDS {
-        let made = Made::new(kind, 2 * PAGE);
+        let made = Made::new(kind, 2 * REGION);
         let (mut writer, reader) = (made.writer(), made.reader(0));
         writer.insert(b"k", b"old").unwrap();
         let fits = (0..).take_while(|&n| writer.insert(&key(n), &[1; 500]).is_ok());
@@ -153,7 +153,7 @@ fn a_full_store_says_so_and_tells_nothing_old() {
         writer.insert(&key(0), &[1; 500]).unwrap();
     }
     // More keys than the largest index is for.
-    let made = Made::new(StoreKind::Shared, 64 * PAGE);
+    let made = Made::new(StoreKind::Shared, 64 * REGION);
     let mut writer = made.writer();
     let all = (0..)
         .map(|n: u16| writer.insert(&n.to_ne_bytes(), b""))
@@ -360,7 +360,7 @@ proptest! {
 
     #[test]
     fn it_is_a_map(steps in steps(), kind in 0..KINDS.len(), pages in 1..8usize) {
-        let made = Made::new(KINDS[kind], pages * PAGE);
+        let made = Made::new(KINDS[kind], pages * REGION);
         let (mut writer, reader) = (made.writer(), made.reader(0));
         let mut model = HashMap::new();
         for step in steps {
@@ -393,7 +393,7 @@ proptest! {
         closed in prop_oneof![9 => Just(0), 1 => any::<u32>()],
         small in any::<bool>(),
     ) {
-        let made = Made::new(StoreKind::Shared, 4 * PAGE);
+        let made = Made::new(StoreKind::Shared, 4 * REGION);
         let mut state = seed | 1;
         let mut random = || {
             state ^= state << 13;

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::{Event, Group, ROUTINES, Recording, Routine, Total, Traffic};
-use crate::layout::page_up;
+use crate::layout::region_up;
 use crate::stats::PeStats;
 
 /// Words of a call: begin, end, offset, bytes, and what it was.
@@ -25,7 +25,7 @@ const TOTALS: usize = 8;
 /// One bit for each group of PEs: whether anything is noted of one. Who reads looks at nothing else, since to look
 /// at memory that was never written takes memory.
 const NOTED: usize = TOTALS + ROUTINES * TOTAL;
-/// PEs of a group: their counters are about a page.
+/// PEs of a group: their counters are about a page of 4 KiB.
 const GROUP: usize = 128;
 
 const fn noted_words(n_pes: usize) -> usize {
@@ -40,7 +40,7 @@ const fn calls_at(n_pes: usize) -> usize {
     traffics_at(n_pes) + n_pes * TRAFFIC
 }
 
-/// Bytes for a PE that records so many calls, in a job of so many PEs: whole pages. `None` if that
+/// Bytes for a PE that records so many calls, in a job of so many PEs: a region. `None` if that
 /// overflows.
 #[must_use]
 pub fn room(n_pes: usize, calls: usize) -> Option<usize> {
@@ -50,7 +50,7 @@ pub fn room(n_pes: usize, calls: usize) -> Option<usize> {
         .checked_add(traffics)?
         .checked_add(traffics_at(n_pes))?;
     let bytes = words.checked_mul(size_of::<u64>())?;
-    (bytes < usize::MAX / 2).then(|| page_up(bytes))
+    (bytes < usize::MAX / 2).then(|| region_up(bytes))
 }
 
 /// Numbers of threads, in the order in which they are first recorded.
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(room(1, usize::MAX / 8), None);
         let room = room(8192, 1000).unwrap();
         assert!(
-            room.is_multiple_of(crate::layout::PAGE) && room <= 256 << 10,
+            room.is_multiple_of(crate::layout::REGION) && room <= 256 << 10,
             "{room}"
         );
     }

@@ -12,7 +12,7 @@ pub use view::NodeView;
 
 use crate::hca_address::HcaAddresses;
 use crate::kvs::{self, StorePlan};
-use crate::layout::{HeapLayout, TablesLayout};
+use crate::layout::HeapLayout;
 use crate::pages;
 use crate::pe_block::{PeBlock, PeState};
 use crate::settings::{HeapCommit, HeapPages};
@@ -86,13 +86,6 @@ impl NodeSegment {
         let n_local = ranks.len();
         assert!(n_local > 0, "node {} has no PE", facts.node);
         let n_pes = facts.node_of.len();
-        let tl = TablesLayout::new(
-            n_pes,
-            facts.n_nodes as usize,
-            n_local,
-            facts.store.log_len as usize,
-        );
-        let unit = pages::unit(facts.heap_pages)?;
         let statics = match facts.heap_pages {
             HeapPages::Huge => StaticsRoom::default(),
             HeapPages::Default | HeapPages::Transparent => facts.statics,
@@ -108,7 +101,8 @@ impl NodeSegment {
             heap_size: facts.heap_size,
             statics: statics.bytes,
             statics_layout: statics.layout,
-            heap_unit: unit as u64,
+            page: sys::page_size() as u64,
+            heap_page: pages::of_heaps(facts.heap_pages)? as u64,
             transparent: u32::from(facts.heap_pages == HeapPages::Transparent),
             spins: facts.spins,
             report: u32::from(facts.report),
@@ -117,7 +111,8 @@ impl NodeSegment {
             store_log: facts.store.log_len,
             hca_addresses: facts.hca_addresses.to_bytes(),
         };
-        let hl = header.heap_layout().ok_or(SegmentError::TooLarge {
+        let layouts = header.tables_layout().zip(header.heap_layout());
+        let (tl, hl) = layouts.ok_or(SegmentError::TooLarge {
             n_local,
             heap_size: facts.heap_size,
             statics: statics.bytes,
@@ -287,7 +282,7 @@ unsafe fn write_u32s(map: &Mapping, offset: usize, values: &[u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{GATHER_SLOTS, INTERNAL_SIZE, PAGE};
+    use crate::layout::{AGREED_ALIGN, GATHER_SLOTS, INTERNAL_SIZE};
     use std::time::Duration;
 
     fn facts(node_of: &[u32], node: u32) -> JobFacts<'_> {
@@ -337,8 +332,8 @@ mod tests {
             view.segment_in_file(1) as usize - view.segment_in_file(0) as usize
         );
         assert!(gap.is_multiple_of(view.segment_align()));
-        assert_eq!(view.heap_start(), INTERNAL_SIZE + 8192);
-        assert_eq!(view.segment_len(), INTERNAL_SIZE + 8192 + 10_000);
+        assert_eq!(view.heap_start(), INTERNAL_SIZE + AGREED_ALIGN);
+        assert_eq!(view.segment_len(), view.heap_start() + 10_000);
         assert_eq!(view.statics(), facts(&node_of, 1).statics);
         for view in [&view, seg.view()] {
             assert!((view.segment(2) as usize).is_multiple_of(view.segment_align()));
@@ -386,7 +381,7 @@ mod tests {
         let mut f = facts(&node_of, 0);
         f.n_nodes = 1;
         let seg = NodeSegment::create(&f).unwrap();
-        assert!(Mapping::new(seg.tables_fd(), PAGE, true).is_err());
+        assert!(Mapping::new(seg.tables_fd(), 1, true).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::error::{SegmentError, holds, os};
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
 use crate::kvs;
-use crate::layout::{HeapLayout, PAGE, TablesLayout};
+use crate::layout::{HeapLayout, Pages, REGION, TablesLayout};
 use crate::recording;
 use crate::settings::StoreKind;
 use crate::sys::Mapping;
@@ -29,8 +29,9 @@ pub(crate) struct Header {
     pub(crate) heap_size: u64,
     pub(crate) statics: u64,
     pub(crate) statics_layout: u64,
-    /// Bytes of a page of the heaps, as far as their layout goes.
-    pub(crate) heap_unit: u64,
+    /// Bytes of a page, and of one of the heaps, as far as their layout goes.
+    pub(crate) page: u64,
+    pub(crate) heap_page: u64,
     /// Whether to ask for huge pages.
     pub(crate) transparent: u32,
     pub(crate) spins: u32,
@@ -46,13 +47,32 @@ pub(crate) struct Header {
 /// Where the job's key lies: behind the header, of which there are copies, in a page that is in no
 /// core file.
 pub(crate) const KEY_AT: usize = size_of::<Header>();
-const _: () = assert!(KEY_AT + size_of::<[u8; 32]>() <= PAGE);
+const _: () = assert!(KEY_AT + size_of::<[u8; 32]>() <= REGION);
 
 impl Header {
+    /// The sizes of pages, if they can be such.
+    fn pages(&self) -> Option<Pages> {
+        let size = |bytes: u64| {
+            let size = usize::try_from(bytes).ok();
+            size.filter(|size| size.is_power_of_two() && *size >= REGION)
+        };
+        let (usual, heap) = (size(self.page)?, size(self.heap_page)?);
+        (heap >= usual).then_some(Pages { usual, heap })
+    }
+
+    /// The layout of the tables, if there can be such.
+    pub(crate) fn tables_layout(&self) -> Option<TablesLayout> {
+        Some(TablesLayout::new(
+            self.n_pes as usize,
+            self.n_nodes as usize,
+            self.n_local as usize,
+            self.store_log as usize,
+            self.pages()?.usual,
+        ))
+    }
+
     /// The layout of the heap memory, if there can be such.
     pub(crate) fn heap_layout(&self) -> Option<HeapLayout> {
-        let unit = usize::try_from(self.heap_unit).ok();
-        let unit = unit.filter(|unit| unit.is_power_of_two() && *unit >= PAGE)?;
         let recording_len = match self.calls {
             0 => 0,
             calls => recording::room(self.n_pes as usize, calls as usize)?,
@@ -61,7 +81,7 @@ impl Header {
             self.n_local as usize,
             self.statics,
             self.heap_size,
-            unit,
+            self.pages()?,
             recording_len,
         )
     }
@@ -87,20 +107,16 @@ impl NodeTables {
     /// # Errors
     /// When the descriptor is not that of tables of this version, or cannot be mapped.
     pub fn attach(tables: BorrowedFd<'_>) -> Result<Self, SegmentError> {
-        holds(tables, PAGE)?;
-        let first = Mapping::new(tables, PAGE, false).map_err(os("map the tables header", PAGE))?;
+        holds(tables, REGION)?;
+        let first =
+            Mapping::new(tables, REGION, false).map_err(os("map the tables header", REGION))?;
         first.keep_from_cores();
         // SAFETY: the header was complete before this process existed and is never written again.
         let header = unsafe { *first.get::<Header>(0) };
         if header.magic != MAGIC || StoreKind::from_number(header.store).is_none() {
             return Err(SegmentError::Foreign);
         }
-        let layout = TablesLayout::new(
-            header.n_pes as usize,
-            header.n_nodes as usize,
-            header.n_local as usize,
-            header.store_log as usize,
-        );
+        let layout = header.tables_layout().ok_or(SegmentError::Foreign)?;
         holds(tables, layout.len)?;
         let tables = Mapping::new(tables, layout.len, false)
             .map_err(os("map the tables memory", layout.len))?;
@@ -147,9 +163,9 @@ impl NodeTables {
         let locks = match kind {
             StoreKind::Shared | StoreKind::Message => None,
             StoreKind::RwLock | StoreKind::TwoN => {
-                let unit = (self.header.heap_unit as usize).max(PAGE);
+                let pages = self.header.pages().ok_or(SegmentError::Foreign)?;
                 let len = (HeapLayout::KVS_LOCKS + kvs::Locks::len(n_local))
-                    .checked_next_multiple_of(unit)
+                    .checked_next_multiple_of(pages.heap)
                     .ok_or(SegmentError::Foreign)?;
                 holds(heap, len)?;
                 let heap = Mapping::new(heap, len, true)

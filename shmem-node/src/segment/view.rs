@@ -10,7 +10,7 @@ use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
 use crate::kvs;
-use crate::layout::{HeapLayout, INTERNAL_SIZE, PAGE, TablesLayout};
+use crate::layout::{HeapLayout, INTERNAL_SIZE, REGION, TablesLayout};
 use crate::pe_block::PeBlock;
 use crate::recording::Recorder;
 use crate::settings::CoreFile;
@@ -89,14 +89,20 @@ impl NodeView {
             // A room that was made for what is in it.
             CoreFile::All if self.header.statics_layout != 0 || self.header.statics == 0 => {
                 self.heap.let_into_cores(0, self.heap_layout.len);
-                self.tables.let_into_cores(PAGE, self.tables.len() - PAGE);
+                self.let_tables_into_cores();
             }
             CoreFile::All => {
                 self.heap.let_into_cores(0, self.heap_layout.segments);
                 (0..self.n_local()).for_each(|local| self.let_segment_into_cores(local));
-                self.tables.let_into_cores(PAGE, self.tables.len() - PAGE);
+                self.let_tables_into_cores();
             }
         }
+    }
+
+    /// But for the first page, which has the key.
+    fn let_tables_into_cores(&self) {
+        let first = self.tables_layout.node_of;
+        self.tables.let_into_cores(first, self.tables.len() - first);
     }
 
     /// A segment without the room for static data: a core file takes what is empty for zeros, and what is in
@@ -188,7 +194,7 @@ impl NodeView {
             recordings + local * recording_len,
             recording_len / size_of::<AtomicU64>(),
         );
-        // SAFETY: the layout has a room there, on pages of its own; it consists of atomics.
+        // SAFETY: the layout has a room there, which is nothing else's; it consists of atomics.
         let words = (n > 0).then(|| unsafe { self.heap.slice(at, n) })?;
         Some(Recorder::new(
             words,
@@ -248,17 +254,17 @@ impl NodeView {
 
     /// The meeting point of the node's PEs.
     pub fn barrier(&self) -> &'static NodeBarrier {
-        // SAFETY: the layout keeps the first page for it; it consists of atomics and zero is its
+        // SAFETY: the layout keeps the first region for it; it consists of atomics and zero is its
         // initial state.
         unsafe { self.heap.get(0) }
     }
 
-    /// Where in the first page of the heap memory they are noted.
+    /// Where in the first region of the heap memory they are noted.
     const ABSENCE: usize = size_of::<NodeBarrier>();
 
     /// PEs of the node that ended without initialising.
     pub fn absence(&self) -> &'static Absence {
-        // SAFETY: behind the barrier in the first page, aligned as the barrier is; it consists of
+        // SAFETY: behind the barrier in the first region, aligned as the barrier is; it consists of
         // atomics and zero is its initial state.
         unsafe { self.heap.get(Self::ABSENCE) }
     }
@@ -266,7 +272,7 @@ impl NodeView {
     /// At which times the sleepers of the node look.
     pub fn turns(&self) -> Turns<'static> {
         const AT: usize = NodeView::ABSENCE + size_of::<Absence>();
-        const { assert!(AT + size_of::<AtomicU32>() + size_of::<Traces>() <= PAGE) };
+        const { assert!(AT + size_of::<AtomicU32>() + size_of::<Traces>() <= REGION) };
         let nodes = self.on_machine().div_ceil(self.n_local());
         // SAFETY: behind the note of who is absent, which is a word; it is an atomic, and zero is its
         // initial state.
@@ -275,8 +281,8 @@ impl NodeView {
 
     /// Backtraces that the node's PEs have told.
     pub fn traces(&self) -> &'static Traces {
-        const AT: usize = PAGE - size_of::<Traces>();
-        // SAFETY: at the end of the page of whose beginning the others take a little; it consists of
+        const AT: usize = REGION - size_of::<Traces>();
+        // SAFETY: at the end of the region of whose beginning the others take a little; it consists of
         // atomics, and zero is its initial state.
         unsafe { self.heap.get(AT) }
     }

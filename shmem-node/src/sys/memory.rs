@@ -9,12 +9,14 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// Alignment of every region, and the unit of protection.
-pub const PAGE: usize = 4096;
+/// Bytes of a page of this machine: what the kernel maps, protects and gives memory by. A power of two.
+pub fn page_size() -> usize {
+    rustix::param::page_size()
+}
 
 /// Rounds up to a whole page.
-pub const fn page_up(n: usize) -> usize {
-    n.div_ceil(PAGE) * PAGE
+pub fn page_up(n: usize) -> usize {
+    n.next_multiple_of(page_size())
 }
 
 /// A new anonymous memory file of `len` bytes, not backed by pages until touched.
@@ -98,7 +100,7 @@ impl Mapping {
             if start > from {
                 let _ = munmap(taken, start - from);
             }
-            let kept_to = (start + len).next_multiple_of(align.min(PAGE));
+            let kept_to = page_up(start + len);
             if end > kept_to {
                 let _ = munmap(kept_to as *mut c_void, end - kept_to);
             }
@@ -159,8 +161,7 @@ impl Mapping {
     /// Gives pages to a range that is about to be written, all at once. Where the kernel does not
     /// know how (before 5.14) or has none left, writing does it.
     pub fn populate(&self, offset: usize, len: usize) {
-        let page = rustix::param::page_size();
-        let start = offset / page * page;
+        let start = offset & !(page_size() - 1);
         let at = self.at(start, offset - start + len);
         // SAFETY: the range lies in the mapping by `at`; the pages keep their contents.
         let _ = unsafe { madvise(at.cast(), offset - start + len, Advice::LinuxPopulateWrite) };

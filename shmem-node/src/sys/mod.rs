@@ -17,7 +17,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
 pub use memory::{
-    Mapping, PAGE, file_len, give_back, huge_memfd, memfd, page_up, reserve, seal, secret,
+    Mapping, file_len, give_back, huge_memfd, memfd, page_size, page_up, reserve, seal, secret,
 };
 pub use net::{interface_addresses, interface_mtu};
 pub use socket::{

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::NODE_CONTRACT;
 use crate::elf::{self, PT_NOTE, StaticData};
+use crate::layout::AGREED_ALIGN;
 use crate::settings::StaticsSize;
-use crate::sys::page_up;
+use crate::sys::page_size;
 
 /// Type of our note.
 const NOTE_TYPE: u32 = 1;
@@ -100,7 +101,7 @@ pub struct Program {
 /// The room for symmetric static data in every PE's segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StaticsRoom {
-    /// Bytes, whole pages.
+    /// Bytes, whole pages of any size.
     pub bytes: u64,
     /// The layout that it was made for, or 0 if any may take it.
     pub layout: u64,
@@ -118,14 +119,14 @@ impl StaticsRoom {
     pub fn of(setting: StaticsSize, program: &Program) -> Self {
         match setting {
             StaticsSize::Bytes(bytes) => Self {
-                bytes: page_up(bytes as usize) as u64,
+                bytes: bytes.next_multiple_of(AGREED_ALIGN as u64),
                 layout: 0,
             },
             StaticsSize::Auto => program
                 .statics
                 .as_ref()
                 .map_or(Self::default(), |data| Self {
-                    bytes: data.room(),
+                    bytes: data.room,
                     layout: data.layout,
                 }),
         }
@@ -155,7 +156,7 @@ pub fn read(path: &Path) -> io::Result<Program> {
     }
     let (marker, wants) = judge(segments.iter().map(Vec::as_slice));
     let statics = wants
-        .then(|| StaticData::of(&headers, segments.iter().map(Vec::as_slice)))
+        .then(|| StaticData::of(&headers, segments.iter().map(Vec::as_slice), page_size()))
         .flatten();
     Ok(Program { marker, statics })
 }
@@ -233,9 +234,9 @@ mod tests {
         let program = read(Path::new("/bin/sh")).unwrap();
         let own = program.statics.as_ref().unwrap();
         let auto = StaticsRoom::of(StaticsSize::Auto, &program);
-        assert_eq!((auto.bytes, auto.layout), (own.room(), own.layout));
+        assert_eq!((auto.bytes, auto.layout), (own.room, own.layout));
         let set = StaticsRoom::of(StaticsSize::Bytes(5000), &program);
-        assert_eq!((set.bytes, set.layout), (8192, 0));
+        assert_eq!((set.bytes, set.layout), (AGREED_ALIGN as u64, 0));
         let none = Program {
             statics: None,
             ..program
