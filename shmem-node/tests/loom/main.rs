@@ -12,9 +12,27 @@
 
 /// What `crate::sync` is for the files of `src`.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    use std::cell::Cell;
+
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    std::thread_local! {
+        /// Whether sequentially consistent fences only release and acquire, to see that a model notices. Loom runs
+        /// all threads of a model on the one that calls it.
+        pub(crate) static WEAK: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(crate) fn fence(order: Ordering) {
+        loom::sync::atomic::fence(match order {
+            Ordering::SeqCst if WEAK.get() => Ordering::AcqRel,
+            order => order,
+        });
+    }
 }
 
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../src/absence.rs"]
+mod absence;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../src/barrier.rs"]
 mod barrier;
@@ -37,6 +55,7 @@ mod turns;
 #[path = "../../src/kvs/locks/two_n.rs"]
 mod two_n;
 
+use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
@@ -44,6 +63,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::thread;
 
+use absence::Absence;
 use barrier::NodeBarrier;
 use doorbell::{Doorbell, Pace};
 use record::Record;
@@ -59,6 +79,14 @@ fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.max_branches = 10_000;
     builder.check(f);
+}
+
+/// The same with fences that are too weak, which the model has to notice.
+fn noticed(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    sync::WEAK.set(true);
+    let found = panic::catch_unwind(AssertUnwindSafe(|| model(preemptions, f)));
+    sync::WEAK.set(false);
+    assert!(found.is_err(), "weaker fences do as well");
 }
 
 /// A word that the program may store to at any time, and the bell beside it.
@@ -298,4 +326,37 @@ fn a_reader_sees_whole_notes_of_two_threads() {
             writer.join().unwrap();
         }
     });
+}
+
+/// A PE says that it is in init and looks who is absent; the agent notes who is and looks who is in init. Of two who are
+/// absent one is noted, and whoever is first looks.
+fn someone_sees_the_absent() {
+    let node = Arc::new((AtomicU32::new(0), Absence::default()));
+    let agent = |rank| {
+        let node = node.clone();
+        move || {
+            let (state, absence) = &*node;
+            absence.note(rank).then(|| state.load(Ordering::Relaxed))
+        }
+    };
+    let other = thread::spawn(agent(7));
+    let pe = {
+        let node = node.clone();
+        thread::spawn(move || {
+            let (state, absence) = &*node;
+            state.store(1, Ordering::Relaxed);
+            absence.noted()
+        })
+    };
+    let looks = [agent(8)(), other.join().unwrap()];
+    let noted = pe.join().unwrap();
+    assert_eq!(looks.iter().flatten().count(), 1, "one is first");
+    assert!(noted.is_some() || looks.contains(&Some(1)));
+    assert!(noted.is_none_or(|rank| rank == 7 || rank == 8));
+}
+
+#[test]
+fn a_pe_in_init_or_the_agent_sees_who_is_absent() {
+    model(3, someone_sees_the_absent);
+    noticed(3, someone_sees_the_absent);
 }
