@@ -42,6 +42,7 @@ mod qp;
 mod queues;
 mod rc;
 mod secrets;
+mod sync;
 mod timers;
 pub mod wire;
 pub mod xrc;

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::domain::{Domain, Reach, SrqOwner};
-use super::table::{REGIONS, Region, SRQS, Table, Words};
+use super::sizes::{MEMBERS, REGIONS, SRQS};
+use super::table::{Region, Table, Words};
 use super::window::SharedWindow;
 use shmem_verbs::{Access, Mr, Rkey, SrqNum, VerbsError};
 
@@ -35,7 +36,7 @@ impl<W: Words> Member<W> {
         };
         let me = table.join().ok_or(VerbsError::Exhausted {
             what: "processes in an XRC domain",
-            limit: super::table::MEMBERS as u32,
+            limit: MEMBERS as u32,
         })?;
         Ok(Some(Self {
             words,

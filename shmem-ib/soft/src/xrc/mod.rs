@@ -9,7 +9,7 @@
 //! mapping.
 //!
 //! # Map
-//! * `table`: layout and protocol, on words of shared memory; no system calls, no clock.
+//! * `table`: layout and protocol, on words of shared memory; no system calls, no clock. `sizes`: how many of what.
 //! * [`Domain`]: a domain as the engine sees it; `member`: one process in a domain; `domains`: those that
 //!   an HCA has open.
 //! * `window`: which memory is shared; `map`: maps a domain's file (unsafe).
@@ -25,6 +25,7 @@ mod domain;
 mod domains;
 mod map;
 mod member;
+mod sizes;
 mod table;
 mod window;
 

@@ -34,17 +34,11 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
 use super::domain::Reach;
+use super::sizes::{INDEX_BITS, MEMBERS, REGIONS, SRQS};
+use crate::sync::{AtomicU64, Ordering, fence};
 use shmem_verbs::{Access, Rkey, SrqNum};
 
-/// Most processes in a domain.
-pub(super) const MEMBERS: usize = 1024;
-/// Most receive queues of a domain.
-pub(super) const SRQS: usize = 1 << INDEX_BITS;
-/// Most regions that a process lists.
-pub(super) const REGIONS: usize = 32;
 /// Words of a table.
 pub(crate) const WORDS: usize = REGION_AT + MEMBERS * REGIONS * LINE;
 
@@ -53,7 +47,6 @@ const LINE: usize = 8;
 const MEMBER_AT: usize = LINE;
 const SRQ_AT: usize = MEMBER_AT + MEMBERS * LINE;
 const REGION_AT: usize = SRQ_AT + SRQS;
-const INDEX_BITS: u32 = 12;
 const GENERATIONS: u64 = 1 << (24 - INDEX_BITS);
 
 /// Where a table lies.
@@ -311,6 +304,6 @@ const fn index_of(srqn: SrqNum) -> usize {
     srqn.0 as usize % SRQS
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "tests/table.rs"]
 mod tests;
