@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Builds for AArch64 on x86-64, and runs what is built under QEMU's emulation of that processor's instructions: unit
+# tests, jobs of Rust and C programs, and jobs whose launcher is of one architecture and whose PEs are of the other.
+# In what order that processor's stores are seen, an emulation on x86-64 does not show.
+# Usage: ci/aarch64.sh [--sources | --packages]
+#   --sources          as root, on Debian 12: lets apt know its backports, whose QEMU is new enough
+#   --packages         prints the Debian packages that are missing
+#   SHMEM_TEST_REQUIRE=aarch64   fail, where it would otherwise say why it cannot run and pass
+source "$(dirname "$0")/common.sh"
+arm=aarch64-unknown-linux-gnu
+debian=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release 2>/dev/null || true)
+
+if [[ ${1:-} == --sources ]]; then
+    [[ $debian == bookworm ]] || exit 0
+    cat >"/etc/apt/sources.list.d/$debian-backports.sources" <<END
+Types: deb
+URIs: http://deb.debian.org/debian
+Suites: $debian-backports
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+END
+    apt-get update -qq
+    exit
+fi
+
+need gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
+need g++-aarch64-linux-gnu aarch64-linux-gnu-g++
+need libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdio.h
+# Release 7 refuses the system call by which an agent adopts what its PEs leave behind.
+qemu=$(qemu-aarch64 --version 2>/dev/null | sed -n 's/.* version \([0-9]*\).*/\1/p' || true)
+[[ ${qemu:-0} -ge 8 ]] || missing+=("qemu-user$([[ $debian != bookworm ]] || echo "/$debian-backports")")
+[[ ${1:-} != --packages ]] || { echo "${missing[@]}"; exit; }
+nothing_is_missing aarch64
+[[ $(uname -m) == x86_64 ]] || cannot aarch64 "this machine is no x86-64 (on AArch64 ci/test.sh is what to run)"
+[[ -d $(rustc --print target-libdir --target "$arm") ]] ||
+    cannot aarch64 "rustc has no standard library for it (rustup target add $arm)"
+
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64
+# The cross compiler's C library.
+export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
+# What more seeds find does not depend on the processor.
+export SHMEM_SIM_SEEDS=${SHMEM_SIM_SEEDS:-3} PROPTEST_CASES=${PROPTEST_CASES:-16}
+native=$target/debug
+programs=$target/$arm/debug
+dir=$(mktemp -d /tmp/aarch64.XXXXXX)
+at_exit 'rm -rf "$dir"'
+
+tested=(-p shmem-core -p shmem-node -p shmem-pmi -p shmem-verbs -p shmem-soft -p shmem-connect -p shmem-capi --lib)
+devices=(-p shmem-ib --test conformance_soft --test endpoint)
+build() {
+    cargo build --quiet -p shmem-launch -p shmem-tests --bin shmrun --bin conformance
+    cargo build --quiet --target "$arm" -p shmem-launch -p xtask -p npb-ports -p shmem-tests -p shmem-examples \
+        --bin shmrun --bin xtask --bin npb-ep --bin conformance --example ring
+    cargo test --quiet --target "$arm" --no-run "${tested[@]}"
+    cargo test --quiet --target "$arm" --no-run "${devices[@]}"
+}
+
+unit() {
+    cargo test --quiet --target "$arm" "${tested[@]}"
+    cargo test --quiet --target "$arm" "${devices[@]}"
+}
+
+# Launchers: of AArch64, and of this machine. PEs begin as programs of this machine, which emulate.
+emulated() { timeout 300 qemu-aarch64 "$programs/shmrun" "$@"; }
+mixed() { timeout 300 "$native/shmrun" "$@"; }
+# job OPTIONS PROGRAM...: of AArch64, under both.
+job() {
+    local options=$1 shmrun
+    shift
+    for shmrun in emulated mixed; do
+        echo "-- $shmrun $options ${*##*/}"
+        # shellcheck disable=SC2086 # words
+        $shmrun $options qemu-aarch64 "$@"
+    done
+}
+
+rust() {
+    local options
+    for options in "-n 4" "-n 4 --nodes 2" "-n 5 --nodes 3"; do job "$options" "$programs/conformance"; done
+    job "-n 16 --nodes 2" "$programs/examples/ring"
+    job "-n 4 --nodes 2" "$programs/npb-ep" --class S
+    echo "-- PEs of this machine under an emulated launcher"
+    emulated -n 4 --nodes 2 "$native/conformance"
+}
+
+# The library as users install it: the chore is of AArch64, as is what it writes, and calls cargo of this machine.
+c_library() {
+    local file options
+    CARGO_BUILD_TARGET=$arm qemu-aarch64 "$programs/xtask" install --profile dev --prefix "$dir/c"
+    export OSHCC_CC=aarch64-linux-gnu-gcc OSHCXX_CXX=aarch64-linux-gnu-g++
+    mkdir "$dir/objects"
+    for file in tests/c/*.c; do echo "$file" "$dir/objects/$(basename "$file" .c).o"; done |
+        xargs -P "$(nproc)" -L 1 sh -c '"$0" -std=gnu11 -O1 -Wall -Wextra -Werror -c "$1" -o "$2"' "$dir/c/bin/oshcc"
+    "$dir/c/bin/oshcc" "$dir"/objects/*.o -o "$dir/conformance"
+    "$dir/c/bin/oshc++" -std=gnu++11 -O1 -Wall -Wextra -Werror tests/c/cxx.cpp -o "$dir/cxx"
+    "$dir/c/bin/oshcc" -static-libshmem examples/c/ring.c -o "$dir/ring"
+    for options in "-n 3" "-n 4 --nodes 2"; do
+        for file in conformance cxx ring; do job "$options" "$dir/$file"; done
+    done
+}
+
+stage "build" build
+[[ $stages_failed == 0 ]] || stages ci/aarch64.sh
+stage "unit tests" unit
+stage "jobs of Rust programs" rust
+stage "jobs of C and C++ programs" c_library
+stages ci/aarch64.sh
