@@ -57,8 +57,9 @@ build() {
 }
 
 unit() {
-    cargo test --quiet --target "$arm" "${tested[@]}"
-    cargo test --quiet --target "$arm" "${devices[@]}"
+    # One that executes its own program again, which the kernel of this machine cannot.
+    cargo test --quiet --no-fail-fast --target "$arm" "${tested[@]}" -- --skip the_peer_may_be_in_another_pid_namespace
+    cargo test --quiet --no-fail-fast --target "$arm" "${devices[@]}"
 }
 
 # Launchers: of AArch64, and of this machine. PEs begin as programs of this machine, which emulate.
