@@ -80,6 +80,7 @@ pub(super) fn run_all(sitting: &mut Sitting<'_>) -> io::Result<Vec<(u32, u32)>> 
     let statics: &[u32] = sitting.by_time(&[64, 128, 256], &[64, 128, 256, 512, 1024]);
     let mut jobs: Vec<(u32, u32)> = FITTED.to_vec();
     jobs.extend(sizes.iter().map(|&pes| (pes, pes / PER_NODE)));
+    jobs.retain(|&(pes, _)| pes as usize <= sitting.options.most.unwrap_or(usize::MAX));
     jobs.sort_unstable();
     jobs.dedup();
     for &(pes, nodes) in &jobs {
@@ -93,11 +94,10 @@ pub(super) fn run_all(sitting: &mut Sitting<'_>) -> io::Result<Vec<(u32, u32)>> 
             257..=1024 => sitting.by_time(3, 5),
             _ => 3,
         };
-        sitting.turns(&cases[..1], rounds, |sitting, case| {
-            samples(sitting, case, pes, nodes)
-        })?;
         let one = |sitting: &Sitting<'_>, case: &Case| samples(sitting, case, pes, nodes);
+        sitting.turns(&cases[..1], rounds, one)?;
         match &cases[1..] {
+            [] => {}
             fully if pes <= 128 => sitting.turns(fully, rounds, one)?,
             // These take a minute each, and are not warmer for it.
             fully => {

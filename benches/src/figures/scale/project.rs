@@ -95,7 +95,8 @@ pub(super) fn project(sitting: &mut Sitting<'_>, fitted: &Fit) -> io::Result<()>
             (SLOW, Connect::Static, costs.with_queue_pairs(SLOWEST)),
             (ON_DEMAND, Connect::OnDemand, costs),
         ] {
-            if connect == Connect::Static && pes > MOST_STATIC {
+            let most = sitting.by_time(8192, MOST_STATIC);
+            if connect == Connect::Static && pes > most {
                 continue;
             }
             let (shape, outcome) = cluster(pes, connect, None, costs);
@@ -113,7 +114,8 @@ pub(super) fn project(sitting: &mut Sitting<'_>, fitted: &Fit) -> io::Result<()>
         for (program, each) in programs(pes) {
             sitting.keep(&program, &place, OF_A_PE, 0, each)?;
         }
-        let degrees: &[u32] = sitting.by_time(&[2, 64], &[2, 16, 64, 256]);
+        let quick: &[u32] = if pes > 65_536 { &[] } else { &[2, 64] };
+        let degrees = sitting.by_time(quick, &[2, 16, 64, 256]);
         for &degree in degrees {
             let (_, outcome) = cluster(pes, Connect::OnDemand, Some(degree), costs);
             let series = format!("degree {degree}");
