@@ -256,7 +256,7 @@ impl World {
             outcome.datagrams[1] += again;
         }
         outcome.connections = ends / 2;
-        if self.reckoned[0] > 0.0 {
+        if self.shape.connect == super::Connect::Static {
             let each = self.shape.all_contacts();
             outcome.connections = u64::from(self.shape.pes()) * u64::from(each) / 2;
             outcome.most_connections = each;
