@@ -28,7 +28,9 @@ struct Arguments {
     /// Say what figures there are.
     #[arg(long)]
     list: bool,
-    /// A command of a rival, for the shell, where {n}, {nodes}, {program} and {arguments} stand for those of a job.
+    /// A command of a rival, for the shell, where n, nodes, program and arguments, each in braces, stand for those of a
+    /// job.
+    // In help `{n}` would be the end of a line.
     #[arg(long, value_name = "COMMAND")]
     vs: Vec<String>,
     /// Rounds, instead of each figure's own.
