@@ -123,7 +123,7 @@ mod tests {
         }
         let refused = requires("c,mpitch", "c").unwrap_err();
         assert!(
-            refused.contains("no need mpitch, only all, c,"),
+            refused.contains("no need mpitch, only all, aarch64, c,"),
             "{refused}"
         );
     }
