@@ -9,7 +9,7 @@
 //! * [`shmem::plans`]: which leaders of nodes talk with each other in a collective;
 //! * [`shmem_node::layout`]: what lies in the memory of a node.
 //!
-//! What PEs and templates do between that is no pure machine, and here only time: [`job`] has its order.
+//! What PEs and templates do between that is no pure machine, and here only time: `job` has its order.
 //!
 //! # Where
 //! On this machine all nodes share its cores, as where it emulates nodes: that can be measured, and the model
