@@ -64,6 +64,7 @@
 mod datum;
 mod error;
 mod stderr;
+mod sync;
 mod told;
 mod tree;
 mod unique_id;

@@ -146,6 +146,24 @@ fn the_one_that_is_waited_for_is_named() {
 }
 
 #[test]
+fn active_sets_have_collectives_too() {
+    let dir = Dir::new("set");
+    let file = dir.file("job.html");
+    for layout in ["-n 4", "-n 4 --nodes 2"] {
+        shmrun(&format!("{layout} --report {file}"), &[SEEN, "set"]).succeed();
+        let page = Page::read(&file);
+        let routines = page.routines();
+        assert_eq!(routines["broadcast"].0, 15.0, "{layout}");
+        assert_eq!(routines["barrier"].0, 40.0 + 15.0, "{layout}");
+        // The broadcasts' root comes late to all five of them.
+        let worst = &page.list("stragglers.worst")[0];
+        let number = |of: &str| *worst[of].get::<f64>().expect("a number");
+        assert_eq!(number("pe"), 3.0, "{layout}");
+        assert!(number("cost") > 300e6, "{layout}: {} ns", number("cost"));
+    }
+}
+
+#[test]
 fn what_a_killed_pe_recorded_is_there() {
     let dir = Dir::new("killed");
     let file = dir.file("job.html");

@@ -1,13 +1,14 @@
 //! A job whose calls are known exactly, for tests that look at what was recorded of it.
 //!
-//! `seen [slow|killed]`: each PE sends 64 bytes and a signal to the next one and waits for those from the one before,
+//! `seen [slow|killed|set]`: each PE sends 64 bytes and a signal to the next one and waits for those from the one before,
 //! reads 16 bytes of the next, adds to a word of PE 0, and meets the others ten times. With `slow` the
-//! last PE comes late to each of these meetings; with `killed` it is killed in front of them. A put to a PE that does
+//! last PE comes late to each of these meetings; with `killed` it is killed in front of them. With `set` all but PE 0 have five broadcasts of their own as an active set, to which the last one
+//! comes late, too. A put to a PE that does
 //! not exist fails, and between two calls of `pcontrol` there are calls that nobody is to see.
 
 use std::time::Duration;
 
-use shmem::{Cmp, SignalOp};
+use shmem::{Cmp, SignalOp, raw};
 
 const MEETINGS: usize = 10;
 /// Longer than a PE of a loaded machine waits for a processor.
@@ -49,6 +50,30 @@ fn main() -> Result<(), shmem::Error> {
     if how == "killed" && me + 1 == n {
         // SAFETY: the process's own id; SIGKILL cannot be caught.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    if how == "set" {
+        let psync = shmem::alloc::<i64>(raw::SYNC_SIZE)?;
+        let sym = |at: *const u64| raw::symmetric(at.cast(), 8).expect("symmetric");
+        let psync = raw::symmetric(psync.as_ptr().cast(), 8 * raw::SYNC_SIZE).expect("symmetric");
+        let group = raw::Group::ActiveSet {
+            start: 1,
+            log_stride: 0,
+            size: n - 1,
+            psync,
+        };
+        for _ in 0..MEETINGS / 2 {
+            if me + 1 == n {
+                std::thread::sleep(LATE);
+            }
+            if me > 0 {
+                let (dest, source) = (sym(data.as_ptr()), sym(sum.as_ptr()));
+                // SAFETY: a word of each, and an array of the set's own that is zero; a barrier lies between two uses.
+                unsafe {
+                    raw::broadcast(group, dest, source, 8, n - 2, false);
+                    raw::barrier(group);
+                }
+            }
+        }
     }
     for _ in 0..MEETINGS {
         if how == "slow" && me + 1 == n {

@@ -14,11 +14,15 @@ use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::{Blocks, Completion};
 use crate::runtime::Runtime;
+use crate::sync::{Ordering, fence};
 use crate::tree;
 
-use shmem_node::waiting::{Collective, Place, Team, TeamKind, Wait};
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+
+use shmem_node::recording::set_number;
+use shmem_node::waiting::{Collective, Place, Team, TeamKind, Wait};
 
 /// Words of `pSync` that a routine on an active set uses at most: the `SHMEM_*_SYNC_SIZE`.
 pub const SYNC_SIZE: usize = 64;
@@ -89,6 +93,20 @@ impl ActiveSet {
     /// Number of members.
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+
+    /// What tells the collective that this PE begins from others of the job, where calls are recorded.
+    #[cold]
+    pub(crate) fn next_number(&self) -> u64 {
+        // By start, stride and size: how many this PE has begun.
+        static BEGUN: Mutex<BTreeMap<[usize; 3], u32>> = Mutex::new(BTreeMap::new());
+        let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = begun
+            .entry([self.start, self.stride, self.size])
+            .or_default();
+        *number += 1;
+        let log_stride = self.stride.trailing_zeros();
+        set_number(self.start as u32, log_stride, self.size as u32, *number)
     }
 
     /// What the set is, as others are told of it.

@@ -6,6 +6,7 @@ use super::active::ActiveSet;
 use super::announce::Announcement;
 use super::combine::Combine;
 use crate::heap::address::Sym;
+use crate::recording::{Call as RecordedCall, Scope};
 use crate::rma::Blocks;
 use crate::runtime::{Runtime, rt};
 use crate::team::{Guard, Team};
@@ -42,7 +43,11 @@ pub enum Group<'a> {
 /// What a group is worked on as.
 enum Who<'a> {
     Team(&'static Runtime, &'a Team, #[allow(dead_code)] Guard<'a>),
-    Set(&'static Runtime, ActiveSet),
+    Set(
+        &'static Runtime,
+        ActiveSet,
+        #[allow(dead_code)] Option<Scope>,
+    ),
 }
 
 impl<'a> Group<'a> {
@@ -62,7 +67,12 @@ impl<'a> Group<'a> {
                 let rt = rt();
                 let everybody = start == 0 && size == rt.n_pes && (log_stride == 0 || size == 1);
                 if !everybody {
-                    return Who::Set(rt, ActiveSet::new(rt, start, log_stride, size, psync));
+                    let set = ActiveSet::new(rt, start, log_stride, size, psync);
+                    let recorded = rt.scope(|| RecordedCall {
+                        at: set.next_number() as usize,
+                        ..RecordedCall::of(call.into())
+                    });
+                    return Who::Set(rt, set, recorded);
                 }
                 Team::world()
             }
@@ -97,7 +107,7 @@ fn check_root(root: usize, n: usize, of: &dyn std::fmt::Display) {
 pub unsafe fn barrier(group: Group<'_>) {
     match group.who(Call::Barrier, |said| said) {
         Who::Team(rt, team, _) => rt.team_barrier(team),
-        Who::Set(rt, set) => rt.set_barrier(set),
+        Who::Set(rt, set, _) => rt.set_barrier(set),
     }
 }
 
@@ -115,7 +125,7 @@ pub unsafe fn barrier(group: Group<'_>) {
 pub unsafe fn sync(group: Group<'_>) {
     match group.who(Call::Sync, |said| said) {
         Who::Team(rt, team, _) => rt.await_members(team),
-        Who::Set(rt, set) => rt.set_sync(set),
+        Who::Set(rt, set, _) => rt.set_sync(set),
     }
 }
 
@@ -149,7 +159,7 @@ pub unsafe fn broadcast(
             check_root(root, team.n_pes(), team);
             rt.team_broadcast(team, dest, source, bytes, root, write_root);
         }
-        Who::Set(rt, set) => {
+        Who::Set(rt, set, _) => {
             check_root(root, set.size(), &"the active set");
             rt.set_broadcast(set, dest, source, bytes, root, write_root);
         }
@@ -172,7 +182,7 @@ pub unsafe fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
         Who::Team(rt, team, _) => {
             rt.team_collect(team, dest, source, bytes, usize::MAX);
         }
-        Who::Set(rt, set) => rt.set_collect(set, dest, source, bytes),
+        Who::Set(rt, set, _) => rt.set_collect(set, dest, source, bytes),
     }
 }
 
@@ -193,7 +203,7 @@ pub unsafe fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
     });
     match who {
         Who::Team(rt, team, _) => rt.team_fcollect(team, dest, source, bytes),
-        Who::Set(rt, set) => rt.set_fcollect(set, dest, source, bytes),
+        Who::Set(rt, set, _) => rt.set_fcollect(set, dest, source, bytes),
     }
 }
 
@@ -236,7 +246,7 @@ fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: Blocks) {
     });
     match who {
         Who::Team(rt, team, _) => rt.team_alltoall(team, dest, source, blocks),
-        Who::Set(rt, set) => rt.set_alltoall(set, dest, source, blocks),
+        Who::Set(rt, set, _) => rt.set_alltoall(set, dest, source, blocks),
     }
 }
 
@@ -267,7 +277,7 @@ pub unsafe fn reduce(
     unsafe {
         match who {
             Who::Team(rt, team, _) => rt.team_reduce(team, dest, source, n, elem, combine),
-            Who::Set(rt, set) => rt.set_reduce(set, dest, source, n, elem, combine),
+            Who::Set(rt, set, _) => rt.set_reduce(set, dest, source, n, elem, combine),
         }
     }
 }

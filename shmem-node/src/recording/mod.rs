@@ -37,7 +37,7 @@ pub struct Event {
     pub bytes: u64,
     /// Of an operation that writes, the offset in the other's segment of the word by which that may be told (the
     /// signal, else the first byte); of a wait, of the word that it waits for. Of a collective, which
-    /// of its team it is: see [`collective_number`].
+    /// of its team or set it is: see [`collective_number`] and [`set_number`].
     pub at: u64,
 }
 
@@ -66,6 +66,14 @@ impl Event {
 #[must_use]
 pub const fn collective_number(slot: u8, first: u32, number: u32) -> u64 {
     (slot as u64) << 56 | (first as u64 & 0x00ff_ffff) << 32 | number as u64
+}
+
+/// The same of an active set of `size` PEs from `first` on, `2^log_stride` apart, of whose collectives a PE has begun so many:
+/// slots that no team has.
+#[must_use]
+pub const fn set_number(first: u32, log_stride: u32, size: u32, number: u32) -> u64 {
+    let slot = 0x80 | log_stride as u8 & 0x7f;
+    collective_number(slot, first, size << 20 | number & 0xf_ffff)
 }
 
 /// What a PE did in all its calls of a routine.

@@ -1,0 +1,6 @@
+//! The fences of protocols between PEs.
+//!
+//! Files that use them by this path are compiled a second time by `tests/loom`, where `crate::sync`
+//! is loom's: the model checker then tries every interleaving of the very code that runs here.
+
+pub(crate) use std::sync::atomic::{Ordering, fence};
