@@ -7,3 +7,4 @@ export CARGO_TARGET_DIR=$target/loom
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
 cargo test --release --quiet -p shmem-ib --test loom
 cargo test --release --quiet -p shmem-node --test loom
+cargo test --release --quiet -p shmem-core --test loom

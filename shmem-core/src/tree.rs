@@ -46,7 +46,7 @@ pub(crate) fn subtree(node: usize, n: usize) -> Range<usize> {
     node..(node + size).min(n)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

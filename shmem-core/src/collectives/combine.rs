@@ -186,7 +186,7 @@ impl Elements {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::op::{And, Max, Min, Or, Prod, Sum, Xor};
     use super::*;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
+use shmem_testkit::models::model;
 
 use crate::asleep::Asleep;
 use crate::host::{FOREVER, Model, NAP_NS};
+use crate::sleep;
 use crate::sleep::Host;
-use crate::{model, sleep};
 
 #[derive(Default)]
 struct Driver {

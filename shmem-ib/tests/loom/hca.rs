@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use loom::sync::Arc;
 use loom::thread;
+use shmem_testkit::models::model;
 
 use crate::Wake;
 use crate::host::{FOREVER, Model, NAP_NS};
-use crate::{model, sleep};
+use crate::sleep;
 
 fn spawn(host: &Arc<Model>, f: impl FnOnce(&Model) + 'static) -> thread::JoinHandle<()> {
     let host = host.clone();

@@ -7,7 +7,7 @@ use loom::thread;
 use shmem_ib::verbs::{Access, Rkey, SrqNum};
 
 use super::sync::{AtomicU64, Ordering};
-use super::{model, noticed};
+use shmem_testkit::models::{model, noticed};
 
 use domain::Reach;
 use table::{Region, Table, WORDS};

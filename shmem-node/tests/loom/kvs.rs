@@ -6,9 +6,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
+use shmem_testkit::models::model;
 
 use super::index;
-use super::model;
 use super::sync::{AtomicU32, AtomicU64};
 use super::two_n::{self, Pair};
 

@@ -12,22 +12,8 @@
 
 /// What `crate::sync` is for the files of `src`.
 mod sync {
-    use std::cell::Cell;
-
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-    std::thread_local! {
-        /// Whether sequentially consistent fences only release and acquire, to see that a model notices. Loom runs
-        /// all threads of a model on the one that calls it.
-        pub(crate) static WEAK: Cell<bool> = const { Cell::new(false) };
-    }
-
-    pub(crate) fn fence(order: Ordering) {
-        loom::sync::atomic::fence(match order {
-            Ordering::SeqCst if WEAK.get() => Ordering::AcqRel,
-            order => order,
-        });
-    }
+    pub(crate) use shmem_testkit::models::fence;
 }
 
 #[allow(dead_code, unreachable_pub)]
@@ -55,7 +41,6 @@ mod turns;
 #[path = "../../src/kvs/locks/two_n.rs"]
 mod two_n;
 
-use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
@@ -67,27 +52,12 @@ use absence::Absence;
 use barrier::NodeBarrier;
 use doorbell::{Doorbell, Pace};
 use record::Record;
+use shmem_testkit::models::{model, noticed};
 use slot::SlotHeader;
 use turns::Turns;
 
 /// Words of a note: what `super` has for the record.
 const WORDS: usize = 5;
-
-/// Runs `f` in every interleaving with at most `preemptions` preemptions.
-fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
-    builder.max_branches = 10_000;
-    builder.check(f);
-}
-
-/// The same with fences that are too weak, which the model has to notice.
-fn noticed(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
-    sync::WEAK.set(true);
-    let found = panic::catch_unwind(AssertUnwindSafe(|| model(preemptions, f)));
-    sync::WEAK.set(false);
-    assert!(found.is_err(), "weaker fences do as well");
-}
 
 /// A word that the program may store to at any time, and the bell beside it.
 #[derive(Default)]
@@ -285,25 +255,35 @@ fn gathered_values_come_before_their_flag() {
 }
 
 /// Words of different notes are never read together, though nothing orders reader and writer.
-#[test]
-fn a_reader_sees_whole_notes() {
-    model(2, || {
-        let record = Arc::new(Record::default());
-        let writer = {
-            let record = record.clone();
-            thread::spawn(move || {
-                let note = record.begin(1, &[1; WORDS]).unwrap();
-                record.end(note, 2);
-                let note = record.begin(3, &[3; WORDS]).unwrap();
-                record.change(note, &[3; WORDS]);
-            })
-        };
+///
+/// Readers are threads of their own that come after the writers at first: of a store behind a load of the same thread loom
+/// forgets that others have loaded before.
+fn read_while_written() {
+    let record = Arc::new(Record::default());
+    let reader = reader(&record);
+    let note = record.begin(1, &[1; WORDS]).unwrap();
+    record.end(note, 2);
+    let note = record.begin(3, &[3; WORDS]).unwrap();
+    record.change(note, &[3; WORDS]);
+    reader.join().unwrap();
+    assert_eq!(record.read().count(), 1);
+}
+
+fn reader(record: &Arc<Record>) -> thread::JoinHandle<()> {
+    let record = record.clone();
+    thread::spawn(move || {
         for seen in record.read() {
             assert_eq!(seen.words, [seen.since; WORDS]);
         }
-        writer.join().unwrap();
-        assert_eq!(record.read().count(), 1);
-    });
+    })
+}
+
+#[test]
+fn a_reader_sees_whole_notes() {
+    model(3, read_while_written);
+    for order in [Ordering::Release, Ordering::Acquire] {
+        noticed(3, order, Ordering::Relaxed, read_while_written);
+    }
 }
 
 /// As that, when one thread takes the note of another.
@@ -311,20 +291,18 @@ fn a_reader_sees_whole_notes() {
 fn a_reader_sees_whole_notes_of_two_threads() {
     model(2, || {
         let record = Arc::new(Record::default());
-        let writer = |value: u64| {
-            let record = record.clone();
-            thread::spawn(move || {
-                let note = record.begin(value, &[value; WORDS]).unwrap();
-                record.end(note, value);
-            })
+        let write = |record: &Record, value: u64| {
+            let note = record.begin(value, &[value; WORDS]).unwrap();
+            record.end(note, value);
         };
-        let writers = [writer(1), writer(3)];
-        for seen in record.read() {
-            assert_eq!(seen.words, [seen.since; WORDS]);
-        }
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        let writer = {
+            let record = record.clone();
+            thread::spawn(move || write(&record, 3))
+        };
+        let reader = reader(&record);
+        write(&record, 1);
+        reader.join().unwrap();
+        writer.join().unwrap();
     });
 }
 
@@ -358,5 +336,10 @@ fn someone_sees_the_absent() {
 #[test]
 fn a_pe_in_init_or_the_agent_sees_who_is_absent() {
     model(3, someone_sees_the_absent);
-    noticed(3, someone_sees_the_absent);
+    noticed(
+        3,
+        Ordering::SeqCst,
+        Ordering::AcqRel,
+        someone_sees_the_absent,
+    );
 }

@@ -1,0 +1,71 @@
+//! Models of protocols between threads and between PEs, under loom: every interleaving up to a number of preemptions,
+//! with the memory model of C11. Files of a library that take their fences from here are also tried with weaker ones:
+//! a model that does not notice them proves nothing.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+
+use loom::sync::atomic::Ordering;
+
+thread_local! {
+    /// An ordering, and to what it is weakened. Loom runs all threads of a model on the one that calls it.
+    static WEAKENED: Cell<Option<(Ordering, Ordering)>> = const { Cell::new(None) };
+}
+
+/// What stands for this ordering in a model that is to notice a weaker one.
+pub fn ordering(asked: Ordering) -> Ordering {
+    match WEAKENED.get() {
+        Some((weakened, weaker)) if weakened == asked => weaker,
+        _ => asked,
+    }
+}
+
+/// A fence of this ordering, or the weaker one; none where that is relaxed.
+pub fn fence(asked: Ordering) {
+    match ordering(asked) {
+        Ordering::Relaxed => {}
+        order => loom::sync::atomic::fence(order),
+    }
+}
+
+/// Runs `f` in every interleaving with at most `preemptions` preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says.
+/// Tells how many those were.
+///
+/// # Panics
+/// If there was one only: such a model tries nothing.
+pub fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 20_000;
+    let executions = Arc::new(AtomicUsize::new(0));
+    let count = executions.clone();
+    builder.check(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        f();
+    });
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    let executions = executions.load(Ordering::Relaxed);
+    // Past the capture of the test's output: it is what a model has to show.
+    let line = format!("{executions:>9} executions of {name}\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    assert!(executions > 1, "there is nothing to try");
+}
+
+/// The same with one ordering weakened to another, which the model has to notice.
+///
+/// # Panics
+/// If it does not.
+pub fn noticed(
+    preemptions: usize,
+    weakened: Ordering,
+    weaker: Ordering,
+    f: impl Fn() + Send + Sync + 'static,
+) {
+    WEAKENED.set(Some((weakened, weaker)));
+    let found = panic::catch_unwind(AssertUnwindSafe(|| model(preemptions, f)));
+    WEAKENED.set(None);
+    assert!(found.is_err(), "{weaker:?} does as well as {weakened:?}");
+}
