@@ -1,7 +1,7 @@
 //! Runs a kernel as code for the best vector instructions of this processor.
 //!
-//! The workspace is built for the x86-64 baseline, which has 16-byte vectors and no fused
-//! multiply-add. A kernel that implements [`Kernel`] with an `#[inline(always)]` method is
+//! The workspace is built for the baseline: of x86-64, which has 16-byte vectors and no fused
+//! multiply-add, or of AArch64, which has both. A kernel that implements [`Kernel`] with an `#[inline(always)]` method is
 //! compiled once per [`Level`] and the choice among the copies is made at run time. [`vectors`] is for
 //! kernels that say their vectors themselves. But for these two files and messages that are read where they landed, the crate is plain
 //! safe Rust.
@@ -31,6 +31,9 @@ pub trait Kernel {
 pub fn mul_add<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
+
+/// Whether the baseline has it.
+const FUSED: bool = cfg!(target_arch = "aarch64");
 
 /// Rows become columns: `transpose(rows)[c][r] == rows[r][c]`.
 ///
@@ -248,13 +251,8 @@ pub fn prefetch_row<T>(row: &[T]) {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-const SOON: i32 = std::arch::x86_64::_MM_HINT_T0;
-#[cfg(target_arch = "x86_64")]
-const LATER: i32 = std::arch::x86_64::_MM_HINT_T1;
-#[cfg(not(target_arch = "x86_64"))]
+/// When the line is wanted.
 const SOON: i32 = 0;
-#[cfg(not(target_arch = "x86_64"))]
 const LATER: i32 = 1;
 
 #[inline(always)]
@@ -263,9 +261,26 @@ fn hint<const WHEN: i32>(address: *const f64) {
     // the address, and every x86-64 processor has it.
     #[cfg(target_arch = "x86_64")]
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<WHEN>(address.cast());
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        match WHEN {
+            SOON => _mm_prefetch::<_MM_HINT_T0>(address.cast()),
+            _ => _mm_prefetch::<_MM_HINT_T1>(address.cast()),
+        }
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: as above, of AArch64.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        use std::arch::asm;
+        match WHEN {
+            SOON => {
+                asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags))
+            }
+            _ => {
+                asm!("prfm pldl2keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags))
+            }
+        }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
 }
 
@@ -385,7 +400,7 @@ impl fmt::Display for Level {
 
 #[inline(never)]
 fn baseline<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run::<false>()
+    kernel.run::<FUSED>()
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,6 @@
 //! Signal words.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use shmem::raw::{self, AtomicOp, SignalOp, Sym, Width};
 
@@ -54,9 +53,8 @@ pub(crate) unsafe fn signal_set(name: &str, ctx: Ctx, sig_addr: *mut u64, signal
 
 pub(crate) unsafe fn signal_fetch(name: &str, sig_addr: *const u64) -> u64 {
     signal_word(name, sig_addr);
-    // ORDERING(quiet): acquires what the PE released that has signalled.
     // SAFETY: an aligned word of symmetric memory, as was checked.
-    unsafe { AtomicU64::from_ptr(sig_addr.cast_mut()) }.load(Ordering::Acquire)
+    unsafe { raw::signal_word(sig_addr) }
 }
 
 pub(crate) unsafe fn signal_wait_until(

@@ -27,7 +27,7 @@ pub use crate::order::{
     fence_on as fence, pe_quiet_on as pe_quiet, quiet_alone, quiet_on as quiet,
 };
 pub use crate::rma::{Blocks, Completion, get_blocks, get_mem as get, put_blocks, put_mem as put};
-pub use crate::signal::{Signal, SignalOp, put_signal_mem as put_signal};
+pub use crate::signal::{Signal, SignalOp, put_signal_mem as put_signal, signal_word};
 
 // Waiting and locks.
 pub use crate::lock::queue::{lock_clear, lock_set, lock_test};

@@ -152,6 +152,20 @@ pub unsafe fn put_signal_mem(
     unsafe { ctx.put_signal_bytes(dest, source, bytes, signal, pe, completion) };
 }
 
+/// Reads a signal word of this PE, atomically; what was put before the signal that is seen may be read
+/// after it.
+///
+/// # Safety
+/// The word is mapped and aligned.
+///
+/// # Spec
+/// OpenSHMEM 1.6, `shmem_signal_fetch`.
+#[inline]
+pub unsafe fn signal_word(at: *const u64) -> u64 {
+    // SAFETY: by the caller.
+    unsafe { access::load(at.cast()) }
+}
+
 routines! {
     /// Copies `source` into the first elements of `dest` on `pe`, then updates the first element of
     /// `signal` there. Who sees the signal sees this data; other operations are not ordered. With an
@@ -256,5 +270,5 @@ routines! {
 #[track_caller]
 pub fn signal_fetch(signal: SymSlice<u64>) -> u64 {
     // SAFETY: the handle lies aligned inside the own segment.
-    unsafe { access::load(signal.elem(0).as_ptr().cast()) }
+    unsafe { signal_word(signal.elem(0).as_ptr()) }
 }

@@ -13,6 +13,12 @@ use crate::slot::SlotHeader;
 /// The largest page that a kernel maps by itself. Static data and heaps begin at multiples of it in a segment.
 pub const AGREED_ALIGN: usize = 64 << 10;
 
+/// Bytes of a line of caches. Fixed, so that layouts are the same for all processors; lines of some of AArch64 are longer.
+pub const LINE: usize = 64;
+
+/// Words that some write all the time lie so far from those of others: processors fetch lines in pairs.
+pub const APART: usize = 2 * LINE;
+
 /// Regions that lie inside of one mapping begin at multiples of this, whatever a page is.
 pub const REGION: usize = 4096;
 
@@ -214,6 +220,17 @@ impl HeapLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::barrier::NodeBarrier;
+    use crate::waiting::Record;
+
+    #[test]
+    fn who_writes_one_disturbs_no_other() {
+        assert!(align_of::<NodeBarrier>().is_multiple_of(APART));
+        assert!(align_of::<PeBlock>().is_multiple_of(APART));
+        assert!(align_of::<SlotHeader>().is_multiple_of(LINE));
+        assert!(align_of::<Record>().is_multiple_of(LINE));
+    }
+
     use crate::elf::PAGE_SIZES;
 
     #[test]

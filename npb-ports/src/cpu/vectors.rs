@@ -5,7 +5,7 @@
 //! AVX-512, two of AVX2, an array for the baseline. The types have no name outside of this file: whoever has one got it
 //! from [`Level::run_vectors`], so the processor has its instructions.
 
-use super::{Isa, Level, mul_add};
+use super::{FUSED, Isa, Level, mul_add};
 use std::ops::{Add, Mul, Sub};
 
 /// Eight `f64`. All arithmetic is by lane.
@@ -120,14 +120,20 @@ impl Vector for Eight {
     #[inline(always)]
     fn mul_add(mut self, b: Self, c: Self) -> Self {
         for ((x, b), c) in self.0.iter_mut().zip(b.0).zip(c.0) {
-            *x = mul_add::<false>(*x, b, c);
+            *x = mul_add::<FUSED>(*x, b, c);
         }
         self
     }
 
     #[inline(always)]
-    fn neg_mul_add(self, b: Self, c: Self) -> Self {
-        c - self * b
+    fn neg_mul_add(mut self, b: Self, c: Self) -> Self {
+        if !FUSED {
+            return c - self * b;
+        }
+        for x in &mut self.0 {
+            *x = -*x;
+        }
+        self.mul_add(b, c)
     }
 
     #[inline(always)]

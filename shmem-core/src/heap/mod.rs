@@ -30,4 +30,5 @@
 pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod allocator;
+pub(crate) mod machine;
 pub(crate) mod parts;

@@ -22,7 +22,7 @@ pub const MAX_TEAMS: usize = 63;
 /// Bytes of a slot.
 pub(crate) const SLOT_SIZE: usize = 64 << 10;
 
-pub(crate) const LINE: usize = 64;
+pub(crate) use shmem_node::layout::LINE;
 
 // The first page: barrier, flags and words.
 /// The meeting point of the members on the node whose leader has this segment.

@@ -1,0 +1,91 @@
+//! AArch64: NEON, which all of these processors have.
+
+use std::arch::asm;
+use std::sync::atomic::{Ordering, fence};
+
+/// Copies 16 to 64 bytes without a call, which would cost more than the copy. All is loaded before
+/// anything is stored.
+///
+/// In assembly, because the copy may race: see the Safety section of `heap`.
+///
+/// # Safety
+/// As for `access::copy`; `len` is 16 to 64.
+#[inline(always)]
+pub(crate) unsafe fn few(from: *const u8, to: *mut u8, len: usize) {
+    debug_assert!((16..=64).contains(&len));
+    let (from_end, to_end) = (from.wrapping_add(len), to.wrapping_add(len));
+    // The end is copied from its end: the halves of what is no power of two overlap.
+    // SAFETY: with 16 bytes at least, the first and the last 16 lie in both ranges; with more than 32, the
+    // second and the last but one too.
+    unsafe {
+        if len <= 32 {
+            asm!(
+                "ldr {a:q}, [{from}]",
+                "ldur {b:q}, [{from_end}, #-16]",
+                "str {a:q}, [{to}]",
+                "stur {b:q}, [{to_end}, #-16]",
+                a = out(vreg) _, b = out(vreg) _,
+                from = in(reg) from, from_end = in(reg) from_end,
+                to = in(reg) to, to_end = in(reg) to_end,
+                options(nostack, preserves_flags),
+            );
+        } else {
+            asm!(
+                "ldp {a:q}, {b:q}, [{from}]",
+                "ldp {c:q}, {d:q}, [{from_end}, #-32]",
+                "stp {a:q}, {b:q}, [{to}]",
+                "stp {c:q}, {d:q}, [{to_end}, #-32]",
+                a = out(vreg) _, b = out(vreg) _, c = out(vreg) _, d = out(vreg) _,
+                from = in(reg) from, from_end = in(reg) from_end,
+                to = in(reg) to, to_end = in(reg) to_end,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+/// A copy that is worth a call.
+///
+/// # Safety
+/// As for `access::copy`.
+pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: by the caller; a call as the C calling convention has it, of a function that does not
+    // unwind.
+    unsafe {
+        asm!(
+            "bl {memmove}",
+            memmove = sym libc::memmove,
+            in("x0") to, in("x1") from, in("x2") len,
+            clobber_abi("C"),
+        );
+    }
+}
+
+/// # Safety
+/// As for `access::zero`.
+pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
+    // SAFETY: as in `bulk`.
+    unsafe {
+        asm!(
+            "bl {memset}",
+            memset = sym libc::memset,
+            in("x0") at, in("x1") 0, in("x2") len,
+            clobber_abi("C"),
+        );
+    }
+}
+
+#[inline(always)]
+pub(crate) fn full_fence() {
+    fence(Ordering::SeqCst);
+}
+
+/// Acquiring orders what processors do. Devices that are no part of their coherence may need more: this is
+/// `udma_from_device_barrier` of rdma-core. The software HCA is a processor's work.
+#[inline(always)]
+pub(crate) fn acquire_of_devices() {
+    if cfg!(feature = "verbs") {
+        // SAFETY: a barrier; it touches no memory and no register.
+        unsafe { asm!("dmb oshld", options(nostack, preserves_flags)) };
+    }
+}
