@@ -134,6 +134,20 @@ pub(crate) struct Received {
     pub(crate) packet_len: usize,
 }
 
+/// To be called before anything is sent.
+pub(super) fn done_before_told() {
+    // ORDERING(wire): what was done in memory for a peer is seen by every PE of this node before an
+    // acknowledgement of it can be. Pairs with `told_before_done`. The kernel's own locks order as much, which
+    // nobody promises.
+    fence(Ordering::Release);
+}
+
+/// To be called after anything has been received.
+pub(super) fn told_before_done() {
+    // ORDERING(wire): pairs with `done_before_told`.
+    fence(Ordering::Acquire);
+}
+
 /// Sends trains that lie in `buffer`, each to its address; returns how many the kernel took.
 ///
 /// # Errors
@@ -303,6 +317,7 @@ unsafe fn receive_into(
     let Ok(len) = usize::try_from(got) else {
         return Err(io::Error::last_os_error());
     };
+    told_before_done();
     Ok(Received {
         src: name.av(),
         len,
