@@ -105,7 +105,7 @@ fn weaken_object(elf: &mut [u8], chosen: &impl Fn(&str) -> bool) -> Option<usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::note_object;
+    use crate::object::{Machine, note_object};
 
     /// An archive of an odd member that is no object, and of `object`.
     fn archive(object: &[u8]) -> Vec<u8> {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn defined_symbols_become_weak_and_undefined_ones_stay() {
-        let object = note_object(".note.x", &[0; 24], "f");
+        let object = note_object(Machine::KNOWN[0], ".note.x", &[0; 24], "f");
         let mut undefined = archive(&object);
         let before = undefined.clone();
         assert_eq!(weaken(&mut undefined, |name| name == "f"), Ok(0));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_is_refused() {
-        let whole = archive(&note_object(".note.x", &[0; 24], "f"));
+        let whole = archive(&note_object(Machine::KNOWN[0], ".note.x", &[0; 24], "f"));
         assert!(weaken(&mut b"!<arch>".to_vec(), |_| true).is_err());
         for len in MAGIC.len() + 1..whole.len() - 1 {
             let mut cut = whole[..len].to_vec();

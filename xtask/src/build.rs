@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::Error;
+use crate::object::Machine;
 
 /// The packages whose results are installed.
 const PACKAGES: [&str; 4] = ["shmem-launch", "shmem-core", "shmem-capi", "shmem-pmi-c"];
@@ -16,6 +17,8 @@ pub struct Build {
     pub profile: String,
     /// With support for RDMA devices.
     pub verbs: bool,
+    /// For which target, by the name that rustc has for it; for this machine's kind if that is not said.
+    pub target: Option<String>,
 }
 
 /// Where the results of a build are.
@@ -35,6 +38,8 @@ pub struct Products {
     pub pmi_archive: PathBuf,
     /// Whether they have support for RDMA devices, and so code of rdma-sys in them.
     pub verbs: bool,
+    /// What they run on.
+    pub machine: Machine,
 }
 
 /// The root of the workspace.
@@ -54,12 +59,17 @@ impl Build {
         if self.verbs {
             targets.extend(["--features", "shmem-core/verbs"]);
         }
+        if let Some(target) = &self.target {
+            targets.extend(["--target", target]);
+        }
         let files = cargo_build(&self.profile, &targets, &PACKAGES)?;
         let find = |name: &str| product(&files, name);
+        let shared = find("libshmem.so")?;
         Ok(Products {
             shmrun: find("shmrun")?,
             shmem_info: find("shmem-info")?,
-            shared: find("libshmem.so")?,
+            machine: Machine::of(&shared)?,
+            shared,
             archive: find("libshmem.a")?,
             pmi_shared: find("libshmem_pmi2.so")?,
             pmi_archive: find("libshmem_pmi2.a")?,

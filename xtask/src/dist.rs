@@ -1,6 +1,6 @@
 //! Archives for those who package the project, and for sites without a compiler of Rust.
 //!
-//! The *relocatable* archive is an installation ([`install`](crate::install)) of this machine's kind, which works
+//! The *relocatable* archive is an installation ([`install`](crate::install)), which works
 //! wherever it is unpacked. The *source* archive is what version control has, with all crates that it needs
 //! beside it, so that it builds without a network, as builders of packages demand.
 //!
@@ -71,7 +71,7 @@ impl Drop for Staging {
 /// At the first file that cannot be read or written.
 pub fn relocatable(products: &Products, dir: &Path) -> Result<Archive, Error> {
     let staging = Staging::new(dir)?;
-    let name = format!("shmem-{VERSION}-{}-linux-gnu", std::env::consts::ARCH);
+    let name = format!("shmem-{VERSION}-{}-linux-gnu", products.machine.arch);
     let glibc = stage(products, &staging.0.join(&name))?;
     let path = pack(&staging.0, &name, date()?, dir)?;
     Ok(Archive::new(path, glibc))
@@ -88,7 +88,8 @@ pub fn wheel(products: &Products, dir: &Path) -> Result<Archive, Error> {
     let known = glibc.ok_or_else(|| {
         Error::Place("wheels are for glibc, which these programs do not use".into())
     })?;
-    Ok(Archive::new(wheel::pack(&root, known, dir)?, glibc))
+    let packed = wheel::pack(&root, products.machine.arch, known, dir)?;
+    Ok(Archive::new(packed, glibc))
 }
 
 /// Installs `products` at `root`; gives the newest version of glibc that they ask for.

@@ -29,6 +29,8 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// What this file runs on is not known.
+    Machine(PathBuf),
     /// The static library is not what it should be.
     Archive(PathBuf, Damaged),
     /// There is no list of installed files.
@@ -67,6 +69,11 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
+            Self::Machine(path) => write!(
+                f,
+                "{} is no program for x86-64, AArch64 or RISC-V of 64 bits",
+                path.display()
+            ),
             Self::Archive(path, why) => write!(f, "{}: {why}", path.display()),
             Self::NotInstalled(path) => write!(
                 f,

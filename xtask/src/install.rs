@@ -166,7 +166,8 @@ fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
     use Content::{Bytes, Copy, Link};
     let text = |text: &str| Bytes(text.as_bytes().to_vec());
     let versioned = |template: &str| text(&template.replace("@VERSION@", VERSION));
-    let note = note_object(".note.shmem", &Note::WITH_STATICS.to_bytes(), "shmem_init");
+    let note = Note::WITH_STATICS.to_bytes();
+    let note = note_object(products.machine, ".note.shmem", &note, "shmem_init");
     let mut entries = vec![
         Entry::new("bin/shmrun", Copy(products.shmrun.clone()), 0o755),
         Entry::new("bin/shmem-info", Copy(products.shmem_info.clone()), 0o755),

@@ -18,9 +18,8 @@ enum Chore {
     Install {
         #[command(flatten)]
         place: Place,
-        /// Build for RDMA devices too (feature `verbs`)
-        #[arg(long)]
-        verbs: bool,
+        #[command(flatten)]
+        how: How,
         /// Cargo's profile
         #[arg(long, default_value = "release", value_name = "NAME")]
         profile: String,
@@ -31,14 +30,13 @@ enum Chore {
         #[arg(long, value_name = "DIR", default_value = "target/packages")]
         out: PathBuf,
         /// The sources, with all crates that they need
-        #[arg(long, conflicts_with_all = ["verbs", "profile", "wheel"])]
+        #[arg(long, conflicts_with_all = ["verbs", "target", "profile", "wheel"])]
         source: bool,
         /// The installation as a wheel, for environments of Python
         #[arg(long)]
         wheel: bool,
-        /// Build for RDMA devices too (feature `verbs`)
-        #[arg(long)]
-        verbs: bool,
+        #[command(flatten)]
+        how: How,
         /// Cargo's profile
         #[arg(long, default_value = "dist", value_name = "NAME")]
         profile: String,
@@ -58,6 +56,26 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+}
+
+#[derive(Args)]
+struct How {
+    /// Build for RDMA devices too (feature `verbs`)
+    #[arg(long)]
+    verbs: bool,
+    /// For which target, as rustc names it, such as aarch64-unknown-linux-gnu [default: cargo's]
+    #[arg(long, value_name = "TRIPLE")]
+    target: Option<String>,
+}
+
+impl How {
+    fn build(self, profile: String) -> Build {
+        Build {
+            profile,
+            verbs: self.verbs,
+            target: self.target,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -81,12 +99,12 @@ fn run(chore: Chore) -> Result<String, Error> {
     match chore {
         Chore::Install {
             place,
-            verbs,
+            how,
             profile,
         } => {
             let destination = place.destination()?;
             destination.prepare()?;
-            let products = Build { profile, verbs }.run()?;
+            let products = how.build(profile).run()?;
             let files = install(&products, &destination)?;
             Ok(format!(
                 "{} files installed in {}",
@@ -98,11 +116,11 @@ fn run(chore: Chore) -> Result<String, Error> {
             out,
             source,
             wheel,
-            verbs,
+            how,
             profile,
         } => {
             std::fs::create_dir_all(&out).map_err(|e| Error::io("make directory", &out, e))?;
-            let products = || Build { profile, verbs }.run();
+            let products = || how.build(profile).run();
             let archive = match (source, wheel) {
                 (true, _) => dist::source(&out)?,
                 (_, true) => dist::wheel(&products()?, &out)?,

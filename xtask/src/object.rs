@@ -6,6 +6,12 @@
 //! The note promises a constructor that is in the library, so the object also asks for a symbol of
 //! the library: linkers would otherwise leave it out of programs that call none of its functions.
 
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use crate::error::Error;
+
 /// Section numbers of the file.
 const NOTE: u16 = 1;
 const NAMES: u16 = 4;
@@ -25,19 +31,51 @@ const SHT_STRTAB: u32 = 3;
 const SHT_NOTE: u32 = 7;
 const SHF_ALLOC: u64 = 2;
 
-/// This machine's number in ELF headers.
-const MACHINE: u16 = if cfg!(target_arch = "x86_64") {
-    62
-} else if cfg!(target_arch = "aarch64") {
-    183
-} else if cfg!(target_arch = "riscv64") {
-    243
-} else {
-    panic!("add the ELF machine number of this architecture")
-};
+/// What programs run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// As Rust and the names of packages have it.
+    pub arch: &'static str,
+    /// Its number in ELF headers.
+    number: u16,
+    /// Flags of ELF headers: RISC-V objects say which floating-point registers carry arguments.
+    flags: u32,
+}
 
-/// Flags of the ELF header: RISC-V objects say which floating-point registers carry arguments.
-const FLAGS: u32 = if cfg!(target_arch = "riscv64") { 5 } else { 0 };
+impl Machine {
+    pub(crate) const KNOWN: [Self; 3] = [
+        Self::new("x86_64", 62, 0),
+        Self::new("aarch64", 183, 0),
+        Self::new("riscv64", 243, 5),
+    ];
+
+    const fn new(arch: &'static str, number: u16, flags: u32) -> Self {
+        Self {
+            arch,
+            number,
+            flags,
+        }
+    }
+
+    /// That of a program or library.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no ELF file of 64 bits, or is for a machine that is not known here.
+    pub fn of(file: &Path) -> Result<Self, Error> {
+        let mut header = [0; 20];
+        fs::File::open(file)
+            .and_then(|mut file| file.read_exact(&mut header))
+            .map_err(|e| Error::io("read", file, e))?;
+        Self::of_header(&header).ok_or_else(|| Error::Machine(file.to_owned()))
+    }
+
+    fn of_header(header: &[u8; 20]) -> Option<Self> {
+        let number = u16::from_le_bytes([header[18], header[19]]);
+        let machine = Self::KNOWN.into_iter().find(|m| m.number == number);
+        // 64 bits, little-endian.
+        machine.filter(|_| header.starts_with(b"\x7fELF\x02\x01"))
+    }
+}
 
 /// One entry of the section table.
 struct Section {
@@ -79,12 +117,12 @@ impl Section {
     }
 }
 
-/// An object file for this machine with `note`, a whole ELF note, in a section named `section`, that
+/// An object file for `machine` with `note`, a whole ELF note, in a section named `section`, that
 /// needs the global symbol `needed`.
 ///
 /// # Panics
 /// If the length of the note is no multiple of 4: every ELF note's is.
-pub fn note_object(section: &str, note: &[u8], needed: &str) -> Vec<u8> {
+pub fn note_object(machine: Machine, section: &str, note: &[u8], needed: &str) -> Vec<u8> {
     assert!(note.len().is_multiple_of(4), "not an ELF note");
     let mut names = vec![0];
     let mut name = |text: &str| {
@@ -168,12 +206,12 @@ pub fn note_object(section: &str, note: &[u8], needed: &str) -> Vec<u8> {
     // 64 bits, little-endian, version 1, System V.
     out.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
     out.extend(1_u16.to_le_bytes()); // relocatable
-    out.extend(MACHINE.to_le_bytes());
+    out.extend(machine.number.to_le_bytes());
     out.extend(1_u32.to_le_bytes());
     out.extend(0_u64.to_le_bytes()); // entry point
     out.extend(0_u64.to_le_bytes()); // program headers
     out.extend((table_at as u64).to_le_bytes());
-    out.extend(FLAGS.to_le_bytes());
+    out.extend(machine.flags.to_le_bytes());
     out.extend((HEADER as u16).to_le_bytes());
     out.extend([0; 4]); // size and number of program headers
     out.extend((HEADER as u16).to_le_bytes());
@@ -200,7 +238,12 @@ mod tests {
     #[test]
     fn the_header_points_at_the_section_table() {
         let note = [7; 24];
-        let object = note_object(".note.x", &note, "f");
+        let machine = Machine::KNOWN[1];
+        let object = note_object(machine, ".note.x", &note, "f");
+        assert_eq!(
+            Machine::of_header(object[..20].try_into().unwrap()),
+            Some(machine)
+        );
         let table = u64::from_le_bytes(object[40..48].try_into().unwrap()) as usize;
         assert_eq!(object.len(), table + SECTIONS as usize * HEADER);
         // The second entry is the note's: its offset and length lead to the note.
@@ -208,5 +251,26 @@ mod tests {
         let at = u64::from_le_bytes(entry[24..32].try_into().unwrap()) as usize;
         let len = u64::from_le_bytes(entry[32..40].try_into().unwrap()) as usize;
         assert_eq!(object[at..at + len], note);
+    }
+
+    #[test]
+    fn a_program_says_what_it_runs_on() {
+        let own = Machine::of(&std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(own.arch, std::env::consts::ARCH);
+        let header = |bytes: &[u8]| {
+            let mut header = [0; 20];
+            header[..bytes.len()].copy_from_slice(bytes);
+            Machine::of_header(&header)
+        };
+        assert_eq!(header(b"#!/bin/sh\n"), None);
+        // Of 32 bits; of big-endian S/390.
+        assert_eq!(
+            header(b"\x7fELF\x01\x01\0\0\0\0\0\0\0\0\0\0\x03\0\xb7\0"),
+            None
+        );
+        assert_eq!(
+            header(b"\x7fELF\x02\x02\0\0\0\0\0\0\0\0\0\0\0\x03\0\x16"),
+            None
+        );
     }
 }

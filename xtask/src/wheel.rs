@@ -42,12 +42,17 @@ struct Entry {
     runs: bool,
 }
 
-/// Packs the installation at `root`, which asks for this version of glibc, into `dir`. Gives the wheel's path.
+/// Packs the installation at `root`, which is for `arch` and asks for this version of glibc, into `dir`. Gives the
+/// wheel's path.
 ///
 /// # Errors
 /// At the first file that cannot be read or written.
-pub(crate) fn pack(root: &Path, glibc: (u32, u32), dir: &Path) -> Result<PathBuf, Error> {
-    let arch = std::env::consts::ARCH;
+pub(crate) fn pack(
+    root: &Path,
+    arch: &str,
+    glibc: (u32, u32),
+    dir: &Path,
+) -> Result<PathBuf, Error> {
     let platform = format!("manylinux_{}_{}_{arch}", glibc.0, glibc.1);
     let tag = format!("py3-none-{platform}");
     let mut entries = entries(root).map_err(|e| Error::io("read", root, e))?;
@@ -157,17 +162,15 @@ mod tests {
         fs::set_permissions(root.join("bin/oshcc"), fs::Permissions::from_mode(0o755)).unwrap();
         symlink("oshcc", root.join("bin/oshCC")).unwrap();
 
-        let path = pack(&root, (2, 34), &dir).unwrap();
+        let path = pack(&root, "aarch64", (2, 34), &dir).unwrap();
         let first = fs::read(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
-        assert!(name.ends_with(&format!(
-            "-py3-none-manylinux_2_34_{}.whl",
-            std::env::consts::ARCH
-        )));
-        assert_eq!(
-            fs::read(pack(&root, (2, 34), &dir).unwrap()).unwrap(),
-            first
+        assert!(
+            name.ends_with("-py3-none-manylinux_2_34_aarch64.whl"),
+            "{name}"
         );
+        let again = pack(&root, "aarch64", (2, 34), &dir).unwrap();
+        assert_eq!(fs::read(again).unwrap(), first);
 
         let mut zip = zip::ZipArchive::new(io::Cursor::new(first)).unwrap();
         let mut found = Vec::new();
