@@ -1,10 +1,11 @@
 //! Has C compilers compare the numbers of [`crate::abi`] with headers, where there are any.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use shmem_testkit::needs::skipped;
+use shmem_testkit::tools::{self, command};
 
 use crate::abi::{Constants, Interface, Predefined, Status};
 
@@ -77,7 +78,7 @@ fn program(header: &str, interface: Interface) -> String {
 fn compare(
     name: &str,
     (header, interface): (&str, Interface),
-    compiler: &Path,
+    compiler: &str,
     options: &[&str],
     need: &str,
 ) {
@@ -85,7 +86,7 @@ fn compare(
     std::fs::create_dir_all(&dir).expect("a directory for the program");
     let (source, binary) = (dir.join("check.c"), dir.join("check"));
     std::fs::write(&source, program(header, interface)).expect("a file for the program");
-    let compiled = Command::new(compiler)
+    let compiled = command(compiler)
         .arg(&source)
         .arg("-o")
         .arg(&binary)
@@ -101,7 +102,7 @@ fn compare(
     match ran {
         None => skipped(
             need,
-            format_args!("{}: {}", compiler.display(), why_not.unwrap_or_default()),
+            format_args!("{compiler}: {}", why_not.unwrap_or_default()),
         ),
         Some(ran) => {
             let ran = ran.expect("the program can be run");
@@ -128,7 +129,7 @@ fn mpich_has_these_numbers() {
     compare(
         "mpich",
         ("mpi.h", Interface::Mpich),
-        Path::new("mpicc.mpich"),
+        "mpicc.mpich",
         &[],
         "mpich",
     );
@@ -144,14 +145,14 @@ fn mpich_5_has_these_numbers_and_so_has_the_standard() {
         ("mpich5", ("mpi.h", Interface::Mpich)),
         ("standard", ("mpi_abi.h", Interface::Standard)),
     ] {
-        compare(name, of, Path::new("cc"), &[&include], "mpich-spawn");
+        compare(name, of, &tools::name("CC"), &[&include], "mpich-spawn");
     }
 }
 
 #[test]
 fn open_mpi_has_these_numbers() {
     let of = ("mpi.h", Interface::OpenMpi);
-    compare("openmpi4", of, Path::new("mpicc.openmpi"), &[], "openmpi-c");
+    compare("openmpi4", of, "mpicc.openmpi", &[], "openmpi-c");
     let Some(prefix) = prefix("OPENMPI_PREFIX", "openmpi5") else {
         return;
     };
@@ -164,5 +165,5 @@ fn open_mpi_has_these_numbers() {
         "-Wl,--allow-shlib-undefined".to_owned(),
     ];
     let options = options.each_ref().map(String::as_str);
-    compare("openmpi5", of, Path::new("cc"), &options, "openmpi5");
+    compare("openmpi5", of, &tools::name("CC"), &options, "openmpi5");
 }

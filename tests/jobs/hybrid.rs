@@ -3,10 +3,11 @@
 //! that are refused.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use shmem_testkit::needs::skipped;
+use shmem_testkit::tools::{self, command};
 use shmem_testkit::{Job, text};
 
 use crate::c_library::toolchain::toolchain;
@@ -37,7 +38,7 @@ fn compiled(
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let program = dir.join(format!("{name}-{}-{number}", std::process::id()));
     let lib = tools.prefix.join("lib");
-    let run = Command::new(compiler)
+    let run = command(compiler)
         .args(["-O1", "-Wall", "-Wextra"])
         .arg("-I")
         .arg(tools.prefix.join("include"))
@@ -89,7 +90,7 @@ fn of_prefix(
         format!("-Wl,-rpath,{}", lib.display()),
         "-Wl,--allow-shlib-undefined".to_owned(),
     ];
-    let program = compiled(source, library, "cc", &more, need)?;
+    let program = compiled(source, library, &tools::name("CC"), &more, need)?;
     Some((prefix, program))
 }
 
@@ -110,7 +111,7 @@ fn open_mpi_4(source: &str) -> Option<String> {
     };
     let include = format!("-I{}", prefix.join("include").display());
     let more = [include, "-l:libmpi.so.40".into()];
-    compiled(source, "openmpi4", "cc", &more, "openmpi-c")
+    compiled(source, "openmpi4", &tools::name("CC"), &more, "openmpi-c")
 }
 
 /// The program with each MPI that there is, and the variables by which that finds its parts.

@@ -1,16 +1,16 @@
 //! Nothing is missed: the routines that the C tests call are those that there are.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use shmem_table::routines::functions;
 use shmem_testkit::text;
+use shmem_testkit::tools::tool;
 
 use super::toolchain::{sources, toolchain};
 
 /// What an object file calls of others.
 fn undefined(object: &std::path::Path) -> BTreeSet<String> {
-    let output = Command::new("nm").arg("-u").arg(object).output().unwrap();
+    let output = tool("NM").arg("-u").arg(object).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
         .lines()

@@ -3,17 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
 use shmem_table::routines::{Status, functions};
 use shmem_testkit::text;
+use shmem_testkit::tools::tool;
 use xtask::build::workspace;
 
 use super::toolchain::toolchain;
 
 /// The defined symbols that `nm` lists.
 fn defined(library: &Path, options: &[&str]) -> BTreeSet<String> {
-    let nm = Command::new("nm")
+    let nm = tool("NM")
         .args(options)
         .args(["--defined-only", "--extern-only"])
         .arg(library)

@@ -1,9 +1,10 @@
 //! The headers by themselves, as compilers of old and new standards see them when they are strict.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use shmem_testkit::text;
+use shmem_testkit::tools::tool;
 
 use super::toolchain::toolchain;
 
@@ -12,7 +13,7 @@ fn complaints(compiler: &str, language: &str, standard: &str, header: &str) -> S
     let Some(c) = toolchain() else {
         return String::new();
     };
-    let mut child = Command::new(compiler)
+    let mut child = tool(compiler)
         .args(["-x", language, &format!("-std={standard}")])
         .args(["-pedantic", "-Wall", "-Wextra", "-fsyntax-only"])
         // Not as a system header, of which nothing would be said.
@@ -41,8 +42,8 @@ fn complaints(compiler: &str, language: &str, standard: &str, header: &str) -> S
 #[test]
 fn strict_compilers_have_no_complaints() {
     for (compiler, language, standards) in [
-        ("cc", "c", &["c89", "c99", "c11", "gnu17"][..]),
-        ("c++", "c++", &["c++98", "c++11", "c++17", "c++20"][..]),
+        ("CC", "c", &["c89", "c99", "c11", "gnu17"][..]),
+        ("CXX", "c++", &["c++98", "c++11", "c++17", "c++20"][..]),
     ] {
         for standard in standards {
             for header in [

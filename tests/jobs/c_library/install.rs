@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use shmem_testkit::needs::skipped;
+use shmem_testkit::tools::tool;
 use shmem_testkit::{Job, text};
 use xtask::dist;
 use xtask::install::{Destination, SONAME, install, uninstall};
@@ -12,7 +13,11 @@ use xtask::install::{Destination, SONAME, install, uninstall};
 use super::toolchain::{scratch, sources, toolchain};
 
 fn run(command: &Path, args: &[&str]) -> Output {
-    let output = Command::new(command).args(args).output();
+    let mut running = Command::new(command);
+    for compiler in ["CC", "CXX", "OSHCC_CC", "OSHCXX_CXX"] {
+        running.env_remove(compiler);
+    }
+    let output = running.args(args).output();
     output.unwrap_or_else(|e| panic!("{}: {e}", command.display()))
 }
 
@@ -182,7 +187,8 @@ fn wrappers_add_what_is_needed_and_no_more() {
 
     let with = |name: &str, value: &str| {
         let mut command = Command::new(&oshcc);
-        command.args(["-show", "a.c"]).env(name, value);
+        command.args(["-show", "a.c"]).env_remove("OSHCC_CC");
+        command.env(name, value);
         text(&command.output().unwrap().stdout)
     };
     assert!(with("OSHCC_CC", "gcc-99 -m64").starts_with("gcc-99 -m64 a.c"));
@@ -207,11 +213,7 @@ fn wrappers_add_what_is_needed_and_no_more() {
 fn names_of_the_library() {
     let Some(c) = toolchain() else { return };
     let program = c.program("large");
-    let needed = Command::new("readelf")
-        .arg("-d")
-        .arg(&program)
-        .output()
-        .unwrap();
+    let needed = tool("READELF").arg("-d").arg(&program).output().unwrap();
     assert!(
         text(&needed.stdout).contains(&format!("[{SONAME}]")),
         "{}",

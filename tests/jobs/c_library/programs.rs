@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 
+use shmem_testkit::tools::tool;
 use shmem_testkit::{Job, text};
 
 use super::toolchain::{scratch, sources, toolchain};
@@ -68,7 +69,7 @@ fn forked_children_keep_to_themselves() {
 fn the_library_can_be_opened_and_closed() {
     let Some(c) = toolchain() else { return };
     let program = scratch().join("c-programs/opened");
-    let made = std::process::Command::new("cc")
+    let made = tool("CC")
         .args(["-Wall", "-Wextra", "-Werror", "-o"])
         .args([&program, &sources().join("programs/opened.c")])
         .arg("-ldl")

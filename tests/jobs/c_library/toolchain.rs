@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 use shmem_testkit::needs::skipped;
+use shmem_testkit::tools::{self, command};
 use shmem_testkit::{Job, text};
 use xtask::build::{Build, Products, workspace};
 use xtask::install::{Destination, install};
@@ -35,9 +36,9 @@ pub(crate) fn sources() -> PathBuf {
     workspace().join("tests/c")
 }
 
-/// Whether `command --version` works.
-pub(crate) fn works(command: &str) -> bool {
-    let output = Command::new(command).arg("--version").output();
+/// Whether `words --version` works.
+pub(crate) fn works(words: &str) -> bool {
+    let output = command(words).arg("--version").output();
     output.is_ok_and(|o| o.status.success())
 }
 
@@ -58,12 +59,14 @@ pub(crate) fn toolchain() -> Option<&'static Toolchain> {
     static TOOLCHAIN: OnceLock<Result<Toolchain, String>> = OnceLock::new();
     let made = TOOLCHAIN
         .get_or_init(|| {
-            if let Some(missing) = ["cc", "c++", "nm"].into_iter().find(|c| !works(c)) {
+            let tools = ["CC", "CXX", "NM"].map(tools::name);
+            if let Some(missing) = tools.iter().find(|c| !works(c)) {
                 return Err(format!("there is no {missing}"));
             }
             let build = Build {
                 profile: "dev".to_owned(),
                 verbs: false,
+                target: None,
             };
             let products = build.run().unwrap_or_else(|e| panic!("{e}"));
             let prefix = scratch().join("c library"); // with a space: paths are quoted

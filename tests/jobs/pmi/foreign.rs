@@ -3,9 +3,9 @@
 
 use super::*;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use shmem_testkit::needs::skipped;
+use shmem_testkit::tools::{self, command};
 
 /// Compiles a program of `tests/c/mpi` as `name`; `None` without what it needs.
 fn compiled(
@@ -21,7 +21,7 @@ fn compiled(
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("c/mpi")
         .join(source);
-    let run = Command::new(compiler)
+    let run = command(compiler)
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&program)
         .arg(&source)
@@ -82,7 +82,7 @@ fn an_mpich_program_that_aborts_gives_the_status() {
 #[test]
 fn programs_with_slurms_library_run() {
     let more = ["-lpmi2"];
-    let Some(program) = compiled("pmi2", "pmi2.c", "cc", &more, "libpmi2") else {
+    let Some(program) = compiled("pmi2", "pmi2.c", &tools::name("CC"), &more, "libpmi2") else {
         return;
     };
     for (n, nodes) in layouts().filter(|&(n, _)| n <= 8) {
