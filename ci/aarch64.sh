@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds for AArch64 on x86-64, and runs what is built under QEMU's emulation of that processor's instructions: unit
-# tests, jobs of Rust and C programs, and jobs whose launcher is of one architecture and whose PEs are of the other.
+# tests, jobs of Rust and C programs, and jobs whose launcher is of one architecture and whose PEs are of the other;
+# then, in a virtual machine, jobs on a kernel with pages of 16 KiB.
 # In what order that processor's stores are seen, an emulation on x86-64 does not show.
 # Usage: ci/aarch64.sh [--sources | --packages]
 #   --sources          as root, on Debian 12: lets apt know its backports, whose QEMU is new enough
@@ -29,6 +30,8 @@ need libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdio.h
 # Release 7 refuses the system call by which an agent adopts what its PEs leave behind.
 qemu=$(qemu-aarch64 --version 2>/dev/null | sed -n 's/.* version \([0-9]*\).*/\1/p' || true)
 [[ ${qemu:-0} -ge 8 ]] || missing+=("qemu-user$([[ $debian != bookworm ]] || echo "/$debian-backports")")
+# shellcheck disable=SC2207 # words become elements
+missing+=($(VM_ARCH=aarch64 ci/vm.sh --packages))
 [[ ${1:-} != --packages ]] || { echo "${missing[@]}"; exit; }
 nothing_is_missing aarch64
 [[ $(uname -m) == x86_64 ]] || cannot aarch64 "this machine is no x86-64 (on AArch64 ci/test.sh is what to run)"
@@ -45,20 +48,23 @@ native=$target/debug
 programs=$target/$arm/debug
 dir=$(mktemp -d /tmp/aarch64.XXXXXX)
 at_exit 'rm -rf "$dir"'
+# RDMA devices are tested in the virtual machine; the bindings are the same for all 64-bit Linux.
+features=(--features shmem-core/verbs)
 
 tested=(-p shmem-core -p shmem-node -p shmem-pmi -p shmem-verbs -p shmem-soft -p shmem-connect -p shmem-capi --lib)
 devices=(-p shmem-ib --test conformance_soft --test endpoint)
 build() {
     cargo build --quiet -p shmem-launch -p shmem-tests --bin shmrun --bin conformance
-    cargo build --quiet --target "$arm" -p shmem-launch -p xtask -p npb-ports -p shmem-tests -p shmem-examples \
-        --bin shmrun --bin xtask --bin npb-ep --bin conformance --example ring
-    cargo test --quiet --target "$arm" --no-run "${tested[@]}"
+    cargo build --quiet -p xtask
+    cargo build --quiet --target "$arm" -p shmem-core -p shmem-launch -p npb-ports -p shmem-tests -p shmem-examples \
+        "${features[@]}" --bin shmem-info --bin shmrun --bin npb-ep --bin conformance --example ring --example histogram
+    cargo test --quiet --target "$arm" --no-run "${tested[@]}" "${features[@]}"
     cargo test --quiet --target "$arm" --no-run "${devices[@]}"
 }
 
 unit() {
     # One that executes its own program again, which the kernel of this machine cannot.
-    cargo test --quiet --no-fail-fast --target "$arm" "${tested[@]}" -- --skip the_peer_may_be_in_another_pid_namespace
+    cargo test --quiet --no-fail-fast --target "$arm" "${tested[@]}" "${features[@]}" -- --skip the_peer_may_be_in_another_pid_namespace
     cargo test --quiet --no-fail-fast --target "$arm" "${devices[@]}"
 }
 
@@ -85,10 +91,14 @@ rust() {
     emulated -n 4 --nodes 2 "$native/conformance"
 }
 
-# The library as users install it: the chore is of AArch64, as is what it writes, and calls cargo of this machine.
+# The library as users install it for another machine.
 c_library() {
     local file options
-    CARGO_BUILD_TARGET=$arm qemu-aarch64 "$programs/xtask" install --profile dev --prefix "$dir/c"
+    "$native/xtask" install --target "$arm" --verbs --profile dev --prefix "$dir/c"
+    for file in bin/shmrun bin/shmem-info lib/libshmem.so lib/libshmem_pmi2.so lib/shmem/note.o; do
+        readelf -h "$dir/c/$file" | grep -q 'Machine: *AArch64' || { echo "$file is not for AArch64" >&2; return 1; }
+    done
+    qemu-aarch64 "$dir/c/bin/shmem-info" | grep 'built with feature verbs'
     export OSHCC_CC=aarch64-linux-gnu-gcc OSHCXX_CXX=aarch64-linux-gnu-g++
     mkdir "$dir/objects"
     for file in tests/c/*.c; do echo "$file" "$dir/objects/$(basename "$file" .c).o"; done |
@@ -99,6 +109,24 @@ c_library() {
     for options in "-n 3" "-n 4 --nodes 2"; do
         for file in conformance cxx ring; do job "$options" "$dir/$file"; done
     done
+    # For the virtual machine, which lays the library beside it.
+    mkdir -p "$programs/c"
+    "$dir/c/bin/oshcc" -static-libshmem "$dir"/objects/*.o -o "$programs/c/conformance"
+}
+
+# What is given to others: its programs and libraries are for AArch64, and run.
+archive() {
+    local name file
+    "$native/xtask" dist --target "$arm" --verbs --profile dev --out "$dir/packages"
+    name=$(basename "$dir"/packages/shmem-*-aarch64-linux-gnu.tar.gz .tar.gz)
+    tar -xf "$dir/packages/$name.tar.gz" -C "$dir"
+    for file in "$dir/$name"/bin/* "$dir/$name"/lib/*.so.?.*; do
+        # Others are scripts.
+        readelf -h "$file" >"$dir/header" 2>/dev/null || continue
+        echo "${file#"$dir/"}: $(sed -n 's/ *Machine: *//p' "$dir/header")"
+        grep -q 'Machine: *AArch64' "$dir/header" || return 1
+    done
+    qemu-aarch64 "$dir/$name/bin/shmrun" -n 2 qemu-aarch64 "$dir/$name/bin/shmem-info" >/dev/null
 }
 
 stage "build" build
@@ -106,4 +134,6 @@ stage "build" build
 stage "unit tests" unit
 stage "jobs of Rust programs" rust
 stage "jobs of C and C++ programs" c_library
+stage "an archive for others" archive
+stage "pages of 16 KiB" env VM_ARCH=aarch64 ci/vm.sh
 stages ci/aarch64.sh

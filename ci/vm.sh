@@ -3,16 +3,20 @@
 # software emulation, which needs no privileges and no network. Jobs are the files of ci/vm/jobs; each
 # says whether it wants one machine with two devices, or two machines with one device each.
 # Usage: ci/vm.sh [--packages | --list | JOB...]
-# Without jobs: all of them but those that measure, and prove nothing.
+# Without jobs: all of them but those that measure, and prove nothing; of another architecture, those that name it.
+#   VM_ARCH           the guests' architecture: x86_64, or aarch64, whose kernel has pages of 16 KiB (x86_64)
 #   --packages        prints the Debian packages that are missing
 #   --list            prints the jobs
-#   VM_DIR            where the kernel and the results are kept (target/vm)
+#   VM_DIR            where the kernel and the results are kept (target/vm, target/vm-aarch64)
 #   SHMEM_TEST_REQUIRE=all   fail, where it would otherwise say why it cannot run and pass
 #   VM_CPUS, VM_MEMORY   processors (2) and megabytes (2048) of a machine
 #   VM_TIMEOUT        seconds for the jobs of one kind (1500)
 #   SOS_PREFIX        where Sandia OpenSHMEM is installed, for jobs that put others beside this library
 source "$(dirname "$0")/common.sh"
-dir=$(realpath -m "${VM_DIR:-$target/vm}")
+export VM_ARCH=${VM_ARCH:-x86_64}
+dir=$target/vm
+[[ $VM_ARCH == x86_64 ]] || dir=$target/vm-$VM_ARCH
+dir=$(realpath -m "${VM_DIR:-$dir}")
 jobs_dir=ci/vm/jobs
 
 # What a job's file says about it, in a line such as `# vm: one`.
@@ -42,22 +46,46 @@ for argument in "$@"; do
     esac
 done
 if [[ ${#wanted[@]} -eq 0 ]]; then
-    for name in "${all[@]}"; do [[ -n $(about "$name" measures) ]] || wanted+=("$name"); done
+    for name in "${all[@]}"; do
+        case " $(about "$name" arch) " in
+        *" $VM_ARCH "*) ;;
+        *) [[ -z $(about "$name" arch) && $VM_ARCH == x86_64 ]] || continue ;;
+        esac
+        [[ -n $(about "$name" measures) ]] || wanted+=("$name")
+    done
 fi
 
-need qemu-system-x86 qemu-system-x86_64
 need busybox-static busybox
+need binutils readelf
 need cpio cpio
 need kmod depmod modprobe
 need xz-utils xz
 need zstd zstd
-need iproute2 ip rdma tc
-need ibverbs-utils ibv_devinfo ibv_rc_pingpong
-need ibverbs-providers '/usr/lib/*/libibverbs/librxe-rdmav*.so'
-need dropbear-bin dropbear dbclient
+case $VM_ARCH in
+x86_64)
+    need qemu-system-x86 qemu-system-x86_64
+    need iproute2 ip rdma tc
+    need ibverbs-utils ibv_devinfo ibv_rc_pingpong
+    need ibverbs-providers '/usr/lib/*/libibverbs/librxe-rdmav*.so'
+    need dropbear-bin dropbear dbclient
+    machine=(qemu-system-x86_64 -cpu max)
+    console=ttyS0
+    ;;
+aarch64)
+    need qemu-system-arm qemu-system-aarch64
+    need gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc aarch64-linux-gnu-strip
+    # One that has pages of 16 KiB, and is emulated faster than one that has everything.
+    machine=(qemu-system-aarch64 -machine virt -cpu neoverse-n1)
+    console=ttyAMA0
+    ;;
+*)
+    echo "VM_ARCH=$VM_ARCH: x86_64 or aarch64" >&2
+    exit 2
+    ;;
+esac
 [[ -z $packages ]] || { echo "${missing[@]}"; exit; }
 nothing_is_missing vm
-[[ $(uname -m) == x86_64 ]] || cannot vm "the guest's programs are the host's, and its kernel is for x86_64"
+[[ $(uname -m) == x86_64 ]] || cannot vm "the host's programs are for $(uname -m), and guests are made on x86_64"
 
 began=$SECONDS
 mkdir -p "$dir"
@@ -103,11 +131,11 @@ boot() {
         wire=(-netdev "dgram,id=wire,local.type=unix,local.path=$dir/wire$node,remote.type=unix,remote.path=$dir/wire$other"
             -device "virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0$node,romfile=")
     fi
-    timeout -k 5 "$2" qemu-system-x86_64 -nodefaults -nographic -no-reboot -monitor none -serial stdio \
-        -accel tcg,thread=multi -cpu max -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-2048}" \
+    timeout -k 5 "$2" "${machine[@]}" -nodefaults -nographic -no-reboot -monitor none -serial stdio \
+        -accel tcg,thread=multi -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-2048}" \
         -kernel "$dir/vmlinux" -initrd "$dir/initramfs" -device virtio-rng-pci "${wire[@]}" \
         -virtfs "local,path=$share,mount_tag=host,security_model=none,multidevs=remap" "${rivals[@]}" \
-        -append "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check preempt=full maxcpus=1 vm_node=$node" \
+        -append "console=$console panic=-1 quiet mitigations=off no_timer_check preempt=full maxcpus=1 vm_node=$node" \
         </dev/null >"$dir/console$node" 2>&1 &
     running+=($!)
 }

@@ -1,9 +1,17 @@
 #!/usr/bin/env bash
 # Builds what runs inside the guests, with the feature `verbs`, and lays it without symbols into one
-# directory: programs and tests by their names.
+# directory: programs and tests by their names. For another architecture it takes what ci/aarch64.sh has built.
 # Usage: ci/vm/programs.sh DIRECTORY
 source "$(dirname "$0")/../common.sh"
 rm -rf "$1" && mkdir -p "$1"
+if [[ ${VM_ARCH:-x86_64} == aarch64 ]]; then
+    for program in shmrun shmem-info npb-ep conformance examples/{ring,histogram} c/conformance; do
+        to=$1/${program##*/}
+        [[ $program != c/* ]] || to=$1/c-${program##*/}
+        aarch64-linux-gnu-strip -o "$to" "$target/aarch64-unknown-linux-gnu/debug/$program"
+    done
+    exit
+fi
 # The same as of ci/verbs.sh.
 target=$target/verbs
 export CARGO_TARGET_DIR=$target
