@@ -19,7 +19,7 @@ release() {
     "$bin/shmrun" -n 2 "$bin/pages" 4 --passes 1 >/dev/null
 }
 # Those that are ignored elsewhere among them.
-explorations() { cargo test --release -p shmem-ib --test handshake_sim --quiet -- --include-ignored; }
+explorations() { cargo test --release -p shmem-ib --test handshake_sim --test xrc_sim --quiet -- --include-ignored; }
 # The benchmarks as users have them, optimised and without checks of arithmetic, and whether they are vector code. The packages
 # beside theirs ask for what the whole workspace asks of its dependencies: without them all would be built again.
 benchmarks() {

@@ -408,6 +408,7 @@ fn explore(ready: bool, budget: Budget) -> usize {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes a minute without --release")]
 fn every_schedule_of_one_initiator_and_two_targets_settles() {
     let none = Budget::default();
     let budgets = [
