@@ -139,7 +139,7 @@ impl Positions {
     ) -> f64 {
         assert!(pairs.len() >= self.bound, "{} pairs", pairs.len());
         let numbers = pairs.as_flattened_mut();
-        let (chunks, _) = self.at.as_chunks();
+        let (chunks, _) = self.at.as_chunks::<COLUMNS>();
         let chunks = &chunks[first..first + entries.len()];
         #[cfg(target_arch = "x86_64")]
         if FMA && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
