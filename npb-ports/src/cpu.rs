@@ -364,7 +364,7 @@ impl Level {
     /// If `kept` has no room for all of `values`.
     pub fn keep(self, values: &[u32], low: u32, width: u32, kept: &mut [u32]) -> usize {
         let kept = &mut kept[..values.len()];
-        let (vectors, rest) = values.as_chunks();
+        let (vectors, rest) = values.as_chunks::<16>();
         let mut count = match self.0 {
             // SAFETY: as in `run`.
             #[cfg(target_arch = "x86_64")]
