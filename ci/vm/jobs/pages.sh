@@ -1,6 +1,6 @@
 # vm: one
 # arch: aarch64
-# seconds: 900
+# seconds: 1400
 # shows: pages that are not of 4 KiB: every routine of Rust and of C, with statics, over the software HCA and Soft-RoCE
 source /host/jobs/common.sh
 size=$(getconf PAGESIZE)
@@ -10,10 +10,10 @@ status=0
 job() {
     local hca=$1 pes=$2 nodes=$3 result=0
     shift 3
-    SHMEM_HCA=$hca timeout 400 shmrun -n "$pes" --nodes "$nodes" "$@" >/tmp/out 2>&1 || result=$?
+    SHMEM_HCA=$hca timeout 600 shmrun -n "$pes" --nodes "$nodes" "$@" >/tmp/out 2>&1 || result=$?
     cat /tmp/out
     show "$(printf '%-10s %s PEs, %s nodes: %-14s status %s: %s' "$hca" "$pes" "$nodes" "$1" "$result" \
-        "$(grep -v '^ *$' /tmp/out | tail -1)")"
+        "$(grep -v '^ *$\|Version' /tmp/out | tail -1)")"
     [[ $result == 0 ]] || status=1
 }
 export SHMEM_SYMMETRIC_SIZE=64M
