@@ -457,7 +457,7 @@ pub(crate) fn text_field<const N: usize>(text: &[u8]) -> Option<[c_char; N]> {
 /// The text of a field of the library, to its zero or its end.
 pub(crate) fn field_text(field: &[c_char]) -> String {
     let len = field.iter().position(|&c| c == 0).unwrap_or(field.len());
-    let bytes: Vec<u8> = field[..len].iter().map(|&c| c as u8).collect();
+    let bytes: Vec<u8> = field[..len].iter().flat_map(|c| c.to_ne_bytes()).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -2,10 +2,10 @@
 //! chains of sums or stores past the caches, of which the compiler does not make vector code by itself.
 //!
 //! A kernel that implements [`VectorKernel`] is compiled for each [`Level`] with a [`Vector`] of that level: one register of
-//! AVX-512, two of AVX2, an array for the baseline. The types have no name outside of this file: whoever has one got it
+//! AVX-512, two of AVX2, four of AArch64's, an array for the baseline of others. The types have no name outside of this file: whoever has one got it
 //! from [`Level::run_vectors`], so the processor has its instructions.
 
-use super::{FUSED, Isa, Level, mul_add};
+use super::{Isa, Level, mul_add};
 use std::ops::{Add, Mul, Sub};
 
 /// Eight `f64`. All arithmetic is by lane.
@@ -61,10 +61,16 @@ impl Level {
 /// As in [`Level::run`].
 #[inline(never)]
 fn baseline<K: VectorKernel>(kernel: K) -> K::Output {
-    kernel.run::<Eight>()
+    kernel.run::<Baseline>()
 }
 
-/// The vector of the baseline.
+#[cfg(target_arch = "aarch64")]
+type Baseline = neon::Neon;
+#[cfg(not(target_arch = "aarch64"))]
+type Baseline = Eight;
+
+/// A vector of any processor, of which the compiler makes what it can.
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))] // which has one of its own
 #[derive(Clone, Copy)]
 struct Eight([f64; 8]);
 
@@ -120,20 +126,14 @@ impl Vector for Eight {
     #[inline(always)]
     fn mul_add(mut self, b: Self, c: Self) -> Self {
         for ((x, b), c) in self.0.iter_mut().zip(b.0).zip(c.0) {
-            *x = mul_add::<FUSED>(*x, b, c);
+            *x = mul_add::<false>(*x, b, c);
         }
         self
     }
 
     #[inline(always)]
-    fn neg_mul_add(mut self, b: Self, c: Self) -> Self {
-        if !FUSED {
-            return c - self * b;
-        }
-        for x in &mut self.0 {
-            *x = -*x;
-        }
-        self.mul_add(b, c)
+    fn neg_mul_add(self, b: Self, c: Self) -> Self {
+        c - self * b
     }
 
     #[inline(always)]
@@ -145,6 +145,98 @@ impl Vector for Eight {
             }
         }
         columns
+    }
+}
+
+/// AArch64: every processor has registers of two numbers.
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use super::Vector;
+    use std::arch::aarch64::*;
+    use std::ops::{Add, Mul, Sub};
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Neon([float64x2_t; 4]);
+
+    impl Neon {
+        #[inline(always)]
+        fn each(f: impl Fn(usize) -> float64x2_t) -> Self {
+            Self([f(0), f(1), f(2), f(3)])
+        }
+    }
+
+    macro_rules! by_register {
+        ($($trait:ident $method:ident $intrinsic:ident;)*) => {$(
+            impl $trait for Neon {
+                type Output = Self;
+                #[inline(always)]
+                fn $method(self, other: Self) -> Self {
+                    // SAFETY: every AArch64 processor has the instruction.
+                    Self::each(|i| unsafe { $intrinsic(self.0[i], other.0[i]) })
+                }
+            }
+        )*};
+    }
+
+    by_register! {
+        Add add vaddq_f64;
+        Sub sub vsubq_f64;
+        Mul mul vmulq_f64;
+    }
+
+    impl Vector for Neon {
+        #[inline(always)]
+        fn splat(x: f64) -> Self {
+            // SAFETY: every AArch64 processor has the instruction, as below.
+            Self([unsafe { vdupq_n_f64(x) }; 4])
+        }
+
+        #[inline(always)]
+        fn load(from: &[f64; 8]) -> Self {
+            // SAFETY: two of the eight numbers.
+            Self::each(|i| unsafe { vld1q_f64(from.as_ptr().add(2 * i)) })
+        }
+
+        #[inline(always)]
+        fn store(self, to: &mut [f64; 8]) {
+            for (i, two) in self.0.into_iter().enumerate() {
+                // SAFETY: two of the eight numbers.
+                unsafe { vst1q_f64(to.as_mut_ptr().add(2 * i), two) };
+            }
+        }
+
+        #[inline(always)]
+        fn stream(self, to: &mut [f64; 8]) {
+            self.store(to);
+        }
+
+        #[inline(always)]
+        fn mul_add(self, b: Self, c: Self) -> Self {
+            // SAFETY: as above.
+            Self::each(|i| unsafe { vfmaq_f64(c.0[i], self.0[i], b.0[i]) })
+        }
+
+        #[inline(always)]
+        fn neg_mul_add(self, b: Self, c: Self) -> Self {
+            // SAFETY: as above.
+            Self::each(|i| unsafe { vfmsq_f64(c.0[i], self.0[i], b.0[i]) })
+        }
+
+        #[inline(always)]
+        fn transpose(rows: [Self; 8]) -> [Self; 8] {
+            let mut columns = rows;
+            for r in 0..4 {
+                for c in 0..4 {
+                    let (above, below) = (rows[2 * r].0[c], rows[2 * r + 1].0[c]);
+                    // SAFETY: as above.
+                    unsafe {
+                        columns[2 * c].0[r] = vtrn1q_f64(above, below);
+                        columns[2 * c + 1].0[r] = vtrn2q_f64(above, below);
+                    }
+                }
+            }
+            columns
+        }
     }
 }
 

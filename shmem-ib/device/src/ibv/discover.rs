@@ -41,7 +41,7 @@ pub fn devices() -> Result<Vec<FoundDevice>, SysError> {
 /// What the device is.
 pub(super) fn describe(context: &Context) -> Result<Abilities, SysError> {
     let attr = context.query_device()?;
-    let firmware = attr.orig_attr.fw_ver.map(|c| c as u8);
+    let firmware = attr.orig_attr.fw_ver.map(|c| c.to_ne_bytes()[0]);
     let firmware = CStr::from_bytes_until_nul(&firmware)
         .map(|text| text.to_string_lossy().into_owned())
         .unwrap_or_default();
