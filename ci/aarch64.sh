@@ -109,7 +109,7 @@ c_library() {
     for options in "-n 3" "-n 4 --nodes 2"; do
         for file in conformance cxx ring; do job "$options" "$dir/$file"; done
     done
-    # For the virtual machine, which lays the library beside it.
+    # For the virtual machine, with the library in it.
     mkdir -p "$programs/c"
     "$dir/c/bin/oshcc" -static-libshmem "$dir"/objects/*.o -o "$programs/c/conformance"
 }

@@ -37,17 +37,8 @@ pub fn fence(asked: Ordering) {
 /// # Panics
 /// If there was one only: such a model tries nothing.
 pub fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
-    builder.max_branches = 20_000;
-    let executions = Arc::new(AtomicUsize::new(0));
-    let count = executions.clone();
-    builder.check(move || {
-        count.fetch_add(1, Ordering::Relaxed);
-        f();
-    });
+    let executions = explore(preemptions, f);
     let name = thread::current().name().unwrap_or_default().to_owned();
-    let executions = executions.load(Ordering::Relaxed);
     // Past the capture of the test's output: it is what a model has to show.
     let line = format!("{executions:>9} executions of {name}\n");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
@@ -57,7 +48,7 @@ pub fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
 /// The same with one ordering weakened to another, which the model has to notice.
 ///
 /// # Panics
-/// If it does not.
+/// If it does not, or if loom gives up.
 pub fn noticed(
     preemptions: usize,
     weakened: Ordering,
@@ -65,7 +56,27 @@ pub fn noticed(
     f: impl Fn() + Send + Sync + 'static,
 ) {
     WEAKENED.set(Some((weakened, weaker)));
-    let found = panic::catch_unwind(AssertUnwindSafe(|| model(preemptions, f)));
+    let found = panic::catch_unwind(AssertUnwindSafe(|| explore(preemptions, f)));
     WEAKENED.set(None);
-    assert!(found.is_err(), "{weaker:?} does as well as {weakened:?}");
+    let Err(why) = found else {
+        panic!("{weaker:?} does as well as {weakened:?}");
+    };
+    let why = why.downcast_ref::<String>().map_or("", String::as_str);
+    assert!(!why.starts_with(GAVE_UP), "{why}");
+}
+
+/// How loom begins to say that an execution is too long for it.
+const GAVE_UP: &str = "Model exceeded";
+
+fn explore(preemptions: usize, f: impl Fn() + Send + Sync + 'static) -> usize {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 20_000;
+    let executions = Arc::new(AtomicUsize::new(0));
+    let count = executions.clone();
+    builder.check(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        f();
+    });
+    executions.load(Ordering::Relaxed)
 }
