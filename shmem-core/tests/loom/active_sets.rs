@@ -52,8 +52,9 @@ fn barrier(layout: Layout, n: usize) {
 fn a_barrier_has_all_writes_before_it_seen() {
     for layout in [Layout::Together, Layout::Apart] {
         model(3, move || barrier(layout, 2));
-        model(2, move || barrier(layout, 3));
+        model(1, move || barrier(layout, 3));
     }
+    model(2, || barrier(Layout::Together, 3));
     noticed(3, Ordering::Acquire, Ordering::Relaxed, || {
         barrier(Layout::Together, 2);
     });

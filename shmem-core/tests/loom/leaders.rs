@@ -45,39 +45,31 @@ fn who_leaves_a_meeting_finds_what_others_wrote_before() {
 
 /// Two leaders exchange as much as fills the staging room, of two pieces, twice over.
 fn trades(times: u64) {
-    let job_of = match times {
-        1 => |rt: &Runtime| trade_times(rt, 1),
-        _ => |rt: &Runtime| trade_times(rt, 2),
+    const BYTES: usize = 8 * WORDS;
+    let blocks = Blocks {
+        count: 1,
+        bytes: BYTES,
+        dest_stride: BYTES,
+        source_stride: BYTES,
     };
-    fn trade_times(rt: &Runtime, times: u64) {
+    job(2, Layout::Apart, &words(), move |rt| {
         let team = all(rt);
+        let words = || (0..rt.n_pes).flat_map(|of| (0..WORDS).map(move |word| (of, word)));
         for time in 1..=times {
             let value = |from: usize, to: usize, word: usize| {
                 time * 10_000 + (1000 * from + 100 * to + word) as u64
             };
-            for to in 0..rt.n_pes {
-                for word in 0..WORDS {
-                    let at = SOURCE + 8 * (to * WORDS + word);
-                    rt.put(rt.me, at, value(rt.me, to, word));
-                }
+            for (to, word) in words() {
+                let at = SOURCE + to * BYTES + 8 * word;
+                rt.put(rt.me, at, value(rt.me, to, word));
             }
-            let bytes = 8 * WORDS;
-            let blocks = Blocks {
-                count: 1,
-                bytes,
-                dest_stride: bytes,
-                source_stride: bytes,
-            };
             rt.leaders_exchange(&team, DEST, SOURCE, blocks);
-            for from in 0..rt.n_pes {
-                for word in 0..WORDS {
-                    let at = DEST + 8 * (from * WORDS + word);
-                    assert_eq!(rt.get(rt.me, at), value(from, rt.me, word));
-                }
+            for (from, word) in words() {
+                let at = DEST + from * BYTES + 8 * word;
+                assert_eq!(rt.get(rt.me, at), value(from, rt.me, word));
             }
         }
-    }
-    job(2, Layout::Apart, &words(), job_of);
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! Without `--cfg loom` this file is empty. The protocols are the files of `src` themselves. What they
 //! stand on is made for the models: [`memory`] of words that are loom's atomics, and a [`runtime`] of few
 //! PEs, each a thread, on one node or on a node each. What a PE writes to another node is written
-//! there as an HCA does it: words in any order, but each message after those before.
+//! there as an HCA does it: words in any order, but each message after those before. Quiet and fence are of the models.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, unused_imports)] // of the files of `src`, which are used in part
 

@@ -29,8 +29,16 @@ pub(crate) struct Runtime {
     pub(crate) network: Option<Network>,
 }
 
+/// Words of a PE's stack.
+const STACK: usize = 32 << 10;
+
 /// Runs `f` as each of `n` PEs, who have words at these offsets of their segments.
-pub(crate) fn job(n: usize, layout: Layout, words: &[usize], f: fn(&Runtime)) {
+pub(crate) fn job(
+    n: usize,
+    layout: Layout,
+    words: &[usize],
+    f: impl Fn(&Runtime) + Copy + Send + 'static,
+) {
     memory::make(n, words);
     let pe = move |me| {
         f(&Runtime {
@@ -41,10 +49,15 @@ pub(crate) fn job(n: usize, layout: Layout, words: &[usize], f: fn(&Runtime)) {
             network: None,
         });
     };
-    let others: Vec<_> = (1..n).map(|me| thread::spawn(move || pe(me))).collect();
-    pe(0);
-    for other in others {
-        other.join().unwrap();
+    // Reductions have blocks on the stack.
+    let spawn = |me| {
+        thread::Builder::new()
+            .stack_size(STACK)
+            .spawn(move || pe(me))
+    };
+    let pes: Vec<_> = (0..n).map(spawn).collect();
+    for pe in pes {
+        pe.unwrap().join().unwrap();
     }
 }
 
@@ -180,11 +193,10 @@ impl Runtime {
     pub(crate) fn watched<R>(
         &self,
         pe: usize,
-        offset: usize,
+        _offset: usize,
         _call: impl FnOnce() -> Call,
         run: impl FnOnce(Place) -> R,
     ) -> R {
-        let _ = offset;
         run(Place::Far(pe))
     }
 }
@@ -382,11 +394,6 @@ pub(crate) struct Team {
     pub(crate) n: usize,
 }
 
-pub(crate) struct Mapping {
-    me: usize,
-    n: usize,
-}
-
 impl Team {
     pub(crate) fn n_pes(&self) -> usize {
         self.n
@@ -396,15 +403,11 @@ impl Team {
         SLOT + at
     }
 
-    pub(crate) fn mapping(&self) -> Mapping {
-        Mapping {
-            me: self.me,
-            n: self.n,
-        }
+    /// A PE is a node here.
+    pub(crate) fn mapping(&self) -> &Self {
+        self
     }
-}
 
-impl Mapping {
     pub(crate) fn node(&self) -> usize {
         self.me
     }

@@ -33,22 +33,13 @@ fn expect(rt: &Runtime, at: usize, value: u64) {
 
 /// One writer, on the same node or on another.
 fn one(ctx: Ctx, op: SignalOp) {
-    let run = match (ctx, op) {
-        (Ctx::Near, SignalOp::Set) => |rt: &Runtime| sends(rt, Ctx::Near, SignalOp::Set),
-        (Ctx::Near, SignalOp::Add) => |rt: &Runtime| sends(rt, Ctx::Near, SignalOp::Add),
-        (Ctx::Far, SignalOp::Set) => |rt: &Runtime| sends(rt, Ctx::Far, SignalOp::Set),
-        (Ctx::Far, SignalOp::Add) => |rt: &Runtime| sends(rt, Ctx::Far, SignalOp::Add),
-    };
-    fn sends(rt: &Runtime, ctx: Ctx, op: SignalOp) {
-        match rt.me {
-            0 => {
-                rt.wait_until(WORD, 1);
-                expect(rt, DATA, 30);
-            }
-            _ => put_signal(ctx, 0, 30, op, DATA),
+    job(2, Layout::Together, &WORDS, move |rt| match rt.me {
+        0 => {
+            rt.wait_until(WORD, 1);
+            expect(rt, DATA, 30);
         }
-    }
-    job(2, Layout::Together, &WORDS, run);
+        _ => put_signal(ctx, 0, 30, op, DATA),
+    });
 }
 
 #[test]
@@ -103,7 +94,7 @@ fn put_flag_wait() {
             rt.wait_until(WORD, 1);
             let seen = rt.get(0, DATA);
             rt.put(1, DATA + 8, seen + 1);
-            // The library's fence.
+            // As the library's fence.
             fence(Ordering::AcqRel);
             rt.put(1, WORD, 1);
         }
@@ -127,7 +118,7 @@ fn flags_follow_data_from_node_to_node() {
     }
 }
 
-/// Two PEs that each put, are quiet, and look at the other's word: one sees the other's at least.
+/// That a quiet has to be a fence of this strength, and no less; which it is, `heap/machine` shows. Two PEs that each put, are quiet, and look at the other's word: one sees the other's at least.
 fn both_quiet() {
     job(2, Layout::Together, &WORDS, |rt| {
         let other = 1 - rt.me;

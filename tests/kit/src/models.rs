@@ -4,8 +4,8 @@
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Once};
 use std::thread;
 
 use loom::sync::atomic::Ordering;
@@ -55,6 +55,7 @@ pub fn noticed(
     weaker: Ordering,
     f: impl Fn() + Send + Sync + 'static,
 ) {
+    quiet_while_weakened();
     WEAKENED.set(Some((weakened, weaker)));
     let found = panic::catch_unwind(AssertUnwindSafe(|| explore(preemptions, f)));
     WEAKENED.set(None);
@@ -63,6 +64,19 @@ pub fn noticed(
     };
     let why = why.downcast_ref::<String>().map_or("", String::as_str);
     assert!(!why.starts_with(GAVE_UP), "{why}");
+}
+
+/// Panics that are expected tell nothing. A backtrace takes more stack than loom's threads have, and who overflows one hangs.
+fn quiet_while_weakened() {
+    static SET: Once = Once::new();
+    SET.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if WEAKENED.get().is_none() {
+                usual(panic);
+            }
+        }));
+    });
 }
 
 /// How loom begins to say that an execution is too long for it.
