@@ -145,7 +145,7 @@ fn mpich_5_has_these_numbers_and_so_has_the_standard() {
         ("mpich5", ("mpi.h", Interface::Mpich)),
         ("standard", ("mpi_abi.h", Interface::Standard)),
     ] {
-        compare(name, of, &tools::name("CC"), &[&include], "mpich-spawn");
+        compare(name, of, &tools::CC.words(), &[&include], "mpich-spawn");
     }
 }
 
@@ -165,5 +165,5 @@ fn open_mpi_has_these_numbers() {
         "-Wl,--allow-shlib-undefined".to_owned(),
     ];
     let options = options.each_ref().map(String::as_str);
-    compare("openmpi5", of, &tools::name("CC"), &options, "openmpi5");
+    compare("openmpi5", of, &tools::CC.words(), &options, "openmpi5");
 }

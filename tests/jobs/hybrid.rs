@@ -90,7 +90,7 @@ fn of_prefix(
         format!("-Wl,-rpath,{}", lib.display()),
         "-Wl,--allow-shlib-undefined".to_owned(),
     ];
-    let program = compiled(source, library, &tools::name("CC"), &more, need)?;
+    let program = compiled(source, library, &tools::CC.words(), &more, need)?;
     Some((prefix, program))
 }
 
@@ -111,7 +111,7 @@ fn open_mpi_4(source: &str) -> Option<String> {
     };
     let include = format!("-I{}", prefix.join("include").display());
     let more = [include, "-l:libmpi.so.40".into()];
-    compiled(source, "openmpi4", &tools::name("CC"), &more, "openmpi-c")
+    compiled(source, "openmpi4", &tools::CC.words(), &more, "openmpi-c")
 }
 
 /// The program with each MPI that there is, and the variables by which that finds its parts.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use shmem_table::routines::functions;
 use shmem_testkit::needs::skipped;
-use shmem_testkit::tools::tool;
+use shmem_testkit::tools::OBJCOPY;
 use shmem_testkit::{Job, text};
 
 use crate::programs::layouts;
@@ -104,7 +104,7 @@ fn by_profiling_names() {
     fs::write(&list, names).unwrap();
     let renamed = |object: &PathBuf| {
         let to = dir.join(object.file_name().unwrap());
-        let mut objcopy = tool("OBJCOPY");
+        let mut objcopy = OBJCOPY.command();
         objcopy
             .arg("--redefine-syms")
             .arg(&list)

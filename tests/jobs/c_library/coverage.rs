@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use shmem_table::routines::functions;
 use shmem_testkit::text;
-use shmem_testkit::tools::tool;
+use shmem_testkit::tools::NM;
 
 use super::toolchain::{sources, toolchain};
 
 /// What an object file calls of others.
 fn undefined(object: &std::path::Path) -> BTreeSet<String> {
-    let output = tool("NM").arg("-u").arg(object).output().unwrap();
+    let output = NM.command().arg("-u").arg(object).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
         .lines()

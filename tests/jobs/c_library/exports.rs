@@ -6,14 +6,15 @@ use std::path::Path;
 
 use shmem_table::routines::{Status, functions};
 use shmem_testkit::text;
-use shmem_testkit::tools::tool;
+use shmem_testkit::tools::NM;
 use xtask::build::workspace;
 
 use super::toolchain::toolchain;
 
 /// The defined symbols that `nm` lists.
 fn defined(library: &Path, options: &[&str]) -> BTreeSet<String> {
-    let nm = tool("NM")
+    let nm = NM
+        .command()
         .args(options)
         .args(["--defined-only", "--extern-only"])
         .arg(library)

@@ -4,16 +4,17 @@ use std::io::Write;
 use std::process::Stdio;
 
 use shmem_testkit::text;
-use shmem_testkit::tools::tool;
+use shmem_testkit::tools::{CC, CXX, Tool};
 
 use super::toolchain::toolchain;
 
 /// What a compiler says about a file that includes a header twice and does nothing else.
-fn complaints(compiler: &str, language: &str, standard: &str, header: &str) -> String {
+fn complaints(compiler: Tool, language: &str, standard: &str, header: &str) -> String {
     let Some(c) = toolchain() else {
         return String::new();
     };
-    let mut child = tool(compiler)
+    let mut child = compiler
+        .command()
         .args(["-x", language, &format!("-std={standard}")])
         .args(["-pedantic", "-Wall", "-Wextra", "-fsyntax-only"])
         // Not as a system header, of which nothing would be said.
@@ -42,8 +43,8 @@ fn complaints(compiler: &str, language: &str, standard: &str, header: &str) -> S
 #[test]
 fn strict_compilers_have_no_complaints() {
     for (compiler, language, standards) in [
-        ("CC", "c", &["c89", "c99", "c11", "gnu17"][..]),
-        ("CXX", "c++", &["c++98", "c++11", "c++17", "c++20"][..]),
+        (CC, "c", &["c89", "c99", "c11", "gnu17"][..]),
+        (CXX, "c++", &["c++98", "c++11", "c++17", "c++20"][..]),
     ] {
         for standard in standards {
             for header in [

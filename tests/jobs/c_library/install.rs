@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use shmem_testkit::needs::skipped;
-use shmem_testkit::tools::tool;
+use shmem_testkit::tools::READELF;
 use shmem_testkit::{Job, text};
 use xtask::dist;
 use xtask::install::{Destination, SONAME, install, uninstall};
@@ -213,7 +213,7 @@ fn wrappers_add_what_is_needed_and_no_more() {
 fn names_of_the_library() {
     let Some(c) = toolchain() else { return };
     let program = c.program("large");
-    let needed = tool("READELF").arg("-d").arg(&program).output().unwrap();
+    let needed = READELF.command().arg("-d").arg(&program).output().unwrap();
     assert!(
         text(&needed.stdout).contains(&format!("[{SONAME}]")),
         "{}",

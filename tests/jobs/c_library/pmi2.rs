@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use shmem_testkit::needs::skipped;
-use shmem_testkit::tools::tool;
+use shmem_testkit::tools::CC;
 use shmem_testkit::{Job, text};
 
 use super::toolchain::{Toolchain, scratch, sources, toolchain};
@@ -37,7 +37,8 @@ fn compiled(name: &str, source: &str, more: &[String]) -> PathBuf {
     std::fs::create_dir_all(&dir).unwrap();
     // Each test makes its own, and programs that run keep theirs.
     let program = dir.join(format!("{name}-{}", std::process::id()));
-    let output = tool("CC")
+    let output = CC
+        .command()
         .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"])
         .arg(sources().join(source))
         .args(more)

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-use shmem_testkit::tools::tool;
+use shmem_testkit::tools::CC;
 use shmem_testkit::{Job, text};
 
 use super::toolchain::{scratch, sources, toolchain};
@@ -69,7 +69,8 @@ fn forked_children_keep_to_themselves() {
 fn the_library_can_be_opened_and_closed() {
     let Some(c) = toolchain() else { return };
     let program = scratch().join("c-programs/opened");
-    let made = tool("CC")
+    let made = CC
+        .command()
         .args(["-Wall", "-Wextra", "-Werror", "-o"])
         .args([&program, &sources().join("programs/opened.c")])
         .arg("-ldl")

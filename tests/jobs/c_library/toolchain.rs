@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 use shmem_testkit::needs::skipped;
-use shmem_testkit::tools::{self, command};
+use shmem_testkit::tools::{CC, CXX, NM, Tool, command};
 use shmem_testkit::{Job, text};
 use xtask::build::{Build, Products, workspace};
 use xtask::install::{Destination, install};
@@ -59,7 +59,7 @@ pub(crate) fn toolchain() -> Option<&'static Toolchain> {
     static TOOLCHAIN: OnceLock<Result<Toolchain, String>> = OnceLock::new();
     let made = TOOLCHAIN
         .get_or_init(|| {
-            let tools = ["CC", "CXX", "NM"].map(tools::name);
+            let tools = [CC, CXX, NM].map(Tool::words);
             if let Some(missing) = tools.iter().find(|c| !works(c)) {
                 return Err(format!("there is no {missing}"));
             }

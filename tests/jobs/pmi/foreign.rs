@@ -82,7 +82,7 @@ fn an_mpich_program_that_aborts_gives_the_status() {
 #[test]
 fn programs_with_slurms_library_run() {
     let more = ["-lpmi2"];
-    let Some(program) = compiled("pmi2", "pmi2.c", &tools::name("CC"), &more, "libpmi2") else {
+    let Some(program) = compiled("pmi2", "pmi2.c", &tools::CC.words(), &more, "libpmi2") else {
         return;
     };
     for (n, nodes) in layouts().filter(|&(n, _)| n <= 8) {

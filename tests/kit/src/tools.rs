@@ -2,33 +2,40 @@
 
 use std::process::Command;
 
-/// The variables, and what they mean where they are not set.
-const DEFAULTS: [(&str, &str); 5] = [
-    ("CC", "cc"),
-    ("CXX", "c++"),
-    ("NM", "nm"),
-    ("OBJCOPY", "objcopy"),
-    ("READELF", "readelf"),
-];
-
-/// What a variable of these says, which may be several words, such as `ccache gcc`.
-///
-/// # Panics
-/// If there is no such variable.
-pub fn name(variable: &str) -> String {
-    let default = DEFAULTS.iter().find(|(name, _)| *name == variable);
-    let (_, default) = default.unwrap_or_else(|| panic!("no tool has the name {variable}"));
-    let set = std::env::var(variable).ok();
-    set.filter(|words| !words.trim().is_empty())
-        .unwrap_or_else(|| (*default).to_owned())
+/// A tool of whoever builds.
+#[derive(Debug, Clone, Copy)]
+pub struct Tool {
+    variable: &'static str,
+    default: &'static str,
 }
 
-/// The tool of a variable.
-///
-/// # Panics
-/// If there is no such variable.
-pub fn tool(variable: &str) -> Command {
-    command(&name(variable))
+/// The C compiler.
+pub const CC: Tool = Tool::new("CC", "cc");
+/// The C++ compiler.
+pub const CXX: Tool = Tool::new("CXX", "c++");
+/// What lists symbols.
+pub const NM: Tool = Tool::new("NM", "nm");
+/// What changes symbols.
+pub const OBJCOPY: Tool = Tool::new("OBJCOPY", "objcopy");
+/// What tells of ELF files.
+pub const READELF: Tool = Tool::new("READELF", "readelf");
+
+impl Tool {
+    const fn new(variable: &'static str, default: &'static str) -> Self {
+        Self { variable, default }
+    }
+
+    /// What its variable says, which may be several words, such as `ccache gcc`, or its usual name.
+    pub fn words(self) -> String {
+        let set = std::env::var(self.variable).ok();
+        set.filter(|words| !words.trim().is_empty())
+            .unwrap_or_else(|| self.default.to_owned())
+    }
+
+    /// A call of it.
+    pub fn command(self) -> Command {
+        command(&self.words())
+    }
 }
 
 /// A command of one or several words.
