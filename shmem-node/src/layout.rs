@@ -6,9 +6,11 @@
 //! [`AGREED_ALIGN`].
 
 use crate::address::ADDRESS_LEN;
+use crate::barrier::NodeBarrier;
 use crate::kvs::{KvsLayout, Locks};
 use crate::pe_block::PeBlock;
 use crate::slot::SlotHeader;
+use crate::waiting::Record;
 
 /// The largest page that a kernel maps by itself. Static data and heaps begin at multiples of it in a segment.
 pub const AGREED_ALIGN: usize = 64 << 10;
@@ -17,7 +19,11 @@ pub const AGREED_ALIGN: usize = 64 << 10;
 pub const LINE: usize = 64;
 
 /// Words that some write all the time lie so far from those of others: processors fetch lines in pairs.
-pub const APART: usize = 2 * LINE;
+const APART: usize = 2 * LINE;
+const _: () = assert!(align_of::<NodeBarrier>().is_multiple_of(APART));
+const _: () = assert!(align_of::<PeBlock>().is_multiple_of(APART));
+const _: () = assert!(align_of::<SlotHeader>().is_multiple_of(LINE));
+const _: () = assert!(align_of::<Record>().is_multiple_of(LINE));
 
 /// Regions that lie inside of one mapping begin at multiples of this, whatever a page is.
 pub const REGION: usize = 4096;
@@ -220,17 +226,6 @@ impl HeapLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::barrier::NodeBarrier;
-    use crate::waiting::Record;
-
-    #[test]
-    fn who_writes_one_disturbs_no_other() {
-        assert!(align_of::<NodeBarrier>().is_multiple_of(APART));
-        assert!(align_of::<PeBlock>().is_multiple_of(APART));
-        assert!(align_of::<SlotHeader>().is_multiple_of(LINE));
-        assert!(align_of::<Record>().is_multiple_of(LINE));
-    }
-
     use crate::elf::PAGE_SIZES;
 
     #[test]

@@ -69,11 +69,21 @@ pub const fn collective_number(slot: u8, first: u32, number: u32) -> u64 {
 }
 
 /// The same of an active set of `size` PEs from `first` on, `2^log_stride` apart, of whose collectives a PE has begun so many:
-/// slots that no team has.
+/// with slots that no team has. Sets that differ by 4096 PEs in size alone have the same numbers.
 #[must_use]
 pub const fn set_number(first: u32, log_stride: u32, size: u32, number: u32) -> u64 {
     let slot = 0x80 | log_stride as u8 & 0x7f;
     collective_number(slot, first, size << 20 | number & 0xf_ffff)
+}
+
+/// The slot of the team, none for an active set, the first member and the number behind one of these.
+#[must_use]
+pub const fn numbered(at: u64) -> (Option<u8>, u32, u32) {
+    let (slot, first, number) = ((at >> 56) as u8, (at >> 32) as u32 & 0x00ff_ffff, at as u32);
+    match slot < 0x80 {
+        true => (Some(slot), first, number),
+        false => (None, first, number & 0xf_ffff),
+    }
 }
 
 /// What a PE did in all its calls of a routine.
@@ -131,5 +141,22 @@ impl Recording {
             event.end = event.end.wrapping_add(shift);
         }
         self.stats.shift(shift);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_say_whose_they_are() {
+        let team = collective_number(62, 9, u32::MAX);
+        assert_eq!(numbered(team), (Some(62), 9, u32::MAX));
+        for log_stride in [0, 18] {
+            assert_eq!(numbered(set_number(9, log_stride, 4095, 7)), (None, 9, 7));
+        }
+        let of = |size| set_number(9, 0, size, 7);
+        assert_ne!(of(2), of(3));
+        assert_ne!(of(2), set_number(9, 1, 2, 7));
     }
 }

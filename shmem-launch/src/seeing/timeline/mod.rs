@@ -11,7 +11,7 @@ mod protobuf;
 
 use std::collections::{BTreeMap, HashMap};
 
-use shmem_node::recording::{Event, Group, Recording, Routine};
+use shmem_node::recording::{Event, Group, Recording, Routine, numbered};
 
 use super::Job;
 use super::matching::{self, CallId};
@@ -204,11 +204,14 @@ fn tell(call: &Event, notes: &mut Vec<(Note, u64)>) {
         routine if routine.is_one_sided() => {
             notes.extend([(Note::Bytes, call.bytes), (Note::Offset, call.at)]);
         }
-        routine if matching::is_collective(routine) => notes.extend([
-            (Note::Collective, call.at & 0xffff_ffff),
-            (Note::Slot, call.at >> 56),
-            (Note::First, call.at >> 32 & 0x00ff_ffff),
-        ]),
+        routine if matching::is_collective(routine) => {
+            let (slot, first, number) = numbered(call.at);
+            notes.extend([
+                (Note::Collective, number.into()),
+                (Note::First, first.into()),
+            ]);
+            notes.extend(slot.map(|slot| (Note::Slot, slot.into())));
+        }
         routine if routine.group() == Group::Wait => {
             notes.push((Note::Offset, call.at));
         }
