@@ -11,6 +11,7 @@
 pub mod vectors;
 
 use crate::array::Array;
+use shmem_node::layout::LINE;
 use std::fmt;
 
 /// Work that profits from wide vectors.
@@ -246,7 +247,7 @@ pub fn prefetch(values: &[f64], at: usize) {
 /// beginning of the next.
 #[inline(always)]
 pub fn prefetch_row<T>(row: &[T]) {
-    for line in row.chunks(64 / size_of::<T>()) {
+    for line in row.chunks(LINE / size_of::<T>()) {
         hint::<LATER>(line.as_ptr().cast());
     }
 }

@@ -134,17 +134,17 @@ pub(crate) struct Received {
     pub(crate) packet_len: usize,
 }
 
-/// To be called before anything is sent.
-pub(super) fn done_before_told() {
+/// What comes before anything is sent.
+pub(super) fn before_sending() {
     // ORDERING(wire): what was done in memory for a peer is seen by every PE of this node before an
-    // acknowledgement of it can be. Pairs with `told_before_done`. The kernel's own locks order as much, which
+    // acknowledgement of it can be. Pairs with `after_receiving`. The kernel's own locks order as much, which
     // nobody promises.
     fence(Ordering::Release);
 }
 
-/// To be called after anything has been received.
-pub(super) fn told_before_done() {
-    // ORDERING(wire): pairs with `done_before_told`.
+/// What comes after anything has been received.
+pub(super) fn after_receiving() {
+    // ORDERING(wire): pairs with `before_sending`.
     fence(Ordering::Acquire);
 }
 
@@ -317,7 +317,7 @@ unsafe fn receive_into(
     let Ok(len) = usize::try_from(got) else {
         return Err(io::Error::last_os_error());
     };
-    told_before_done();
+    after_receiving();
     Ok(Received {
         src: name.av(),
         len,

@@ -193,7 +193,7 @@ impl Socket {
     pub(super) unsafe fn send(&self, buffer: &[u8], trains: &[Train]) -> io::Result<usize> {
         #[cfg(test)]
         let trains = self.unwilling.limit(trains)?;
-        messages::done_before_told();
+        messages::before_sending();
         match trains {
             [] => Ok(0),
             // One packet to one peer, the usual case, is worth the leanest call.

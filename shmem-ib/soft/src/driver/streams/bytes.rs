@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-use super::super::messages;
+use crate::driver::messages;
 use crate::stream::{Output, Piece};
 
 fn part(bytes: &[u8]) -> libc::iovec {
@@ -49,7 +49,7 @@ pub(super) unsafe fn send(fd: BorrowedFd<'_>, output: &Output<'_>) -> Result<usi
     parts.extend(output.pieces.iter().map(|piece| memory(*piece)));
     let header = message(&mut parts);
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    messages::done_before_told();
+    messages::before_sending();
     // SAFETY: the head is borrowed, the pieces are mapped by the caller's promise, and the kernel only reads them. Threads may
     // write them meanwhile: the bytes are then any mixture, as with every RDMA device.
     answer(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, flags) })
@@ -76,6 +76,6 @@ pub(super) unsafe fn receive(
     fence(Ordering::Release);
     // SAFETY: `ahead` is exclusively borrowed, the memory is writable by the caller's promise.
     let received = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
-    messages::told_before_done();
+    messages::after_receiving();
     answer(received)
 }
