@@ -5,7 +5,7 @@
 //! AVX-512, two of AVX2, four of AArch64's, an array for the baseline of others. The types have no name outside of this file: whoever has one got it
 //! from [`Level::run_vectors`], so the processor has its instructions.
 
-use super::{Isa, Level, mul_add};
+use super::{Isa, Level};
 use std::ops::{Add, Mul, Sub};
 
 /// Eight `f64`. All arithmetic is by lane.
@@ -67,84 +67,90 @@ fn baseline<K: VectorKernel>(kernel: K) -> K::Output {
 #[cfg(target_arch = "aarch64")]
 type Baseline = neon::Neon;
 #[cfg(not(target_arch = "aarch64"))]
-type Baseline = Eight;
+type Baseline = plain::Eight;
 
-/// A vector of any processor, of which the compiler makes what it can.
-#[cfg_attr(target_arch = "aarch64", allow(dead_code))] // which has one of its own
-#[derive(Clone, Copy)]
-struct Eight([f64; 8]);
+/// Any other processor: arrays, of which the compiler makes what it can.
+#[cfg(not(target_arch = "aarch64"))]
+mod plain {
+    use super::Vector;
+    use crate::cpu::mul_add;
+    use std::ops::{Add, Mul, Sub};
 
-impl Eight {
-    #[inline(always)]
-    fn with(mut self, other: Self, f: impl Fn(f64, f64) -> f64) -> Self {
-        for (x, y) in self.0.iter_mut().zip(other.0) {
-            *x = f(*x, y);
-        }
-        self
-    }
-}
+    #[derive(Clone, Copy)]
+    pub(super) struct Eight([f64; 8]);
 
-macro_rules! by_lane {
-    ($($trait:ident $method:ident $op:tt;)*) => {$(
-        impl $trait for Eight {
-            type Output = Self;
-            #[inline(always)]
-            fn $method(self, other: Self) -> Self {
-                self.with(other, |x, y| x $op y)
+    impl Eight {
+        #[inline(always)]
+        fn with(mut self, other: Self, f: impl Fn(f64, f64) -> f64) -> Self {
+            for (x, y) in self.0.iter_mut().zip(other.0) {
+                *x = f(*x, y);
             }
+            self
         }
-    )*};
-}
-
-by_lane! {
-    Add add +;
-    Sub sub -;
-    Mul mul *;
-}
-
-impl Vector for Eight {
-    #[inline(always)]
-    fn splat(x: f64) -> Self {
-        Self([x; 8])
     }
 
-    #[inline(always)]
-    fn load(from: &[f64; 8]) -> Self {
-        Self(*from)
-    }
-
-    #[inline(always)]
-    fn store(self, to: &mut [f64; 8]) {
-        *to = self.0;
-    }
-
-    #[inline(always)]
-    fn stream(self, to: &mut [f64; 8]) {
-        self.store(to);
-    }
-
-    #[inline(always)]
-    fn mul_add(mut self, b: Self, c: Self) -> Self {
-        for ((x, b), c) in self.0.iter_mut().zip(b.0).zip(c.0) {
-            *x = mul_add::<false>(*x, b, c);
-        }
-        self
-    }
-
-    #[inline(always)]
-    fn neg_mul_add(self, b: Self, c: Self) -> Self {
-        c - self * b
-    }
-
-    #[inline(always)]
-    fn transpose(rows: [Self; 8]) -> [Self; 8] {
-        let mut columns = [Self([0.0; 8]); 8];
-        for (r, row) in rows.into_iter().enumerate() {
-            for (column, x) in columns.iter_mut().zip(row.0) {
-                column.0[r] = x;
+    macro_rules! by_lane {
+        ($($trait:ident $method:ident $op:tt;)*) => {$(
+            impl $trait for Eight {
+                type Output = Self;
+                #[inline(always)]
+                fn $method(self, other: Self) -> Self {
+                    self.with(other, |x, y| x $op y)
+                }
             }
+        )*};
+    }
+
+    by_lane! {
+        Add add +;
+        Sub sub -;
+        Mul mul *;
+    }
+
+    impl Vector for Eight {
+        #[inline(always)]
+        fn splat(x: f64) -> Self {
+            Self([x; 8])
         }
-        columns
+
+        #[inline(always)]
+        fn load(from: &[f64; 8]) -> Self {
+            Self(*from)
+        }
+
+        #[inline(always)]
+        fn store(self, to: &mut [f64; 8]) {
+            *to = self.0;
+        }
+
+        #[inline(always)]
+        fn stream(self, to: &mut [f64; 8]) {
+            self.store(to);
+        }
+
+        #[inline(always)]
+        fn mul_add(mut self, b: Self, c: Self) -> Self {
+            for ((x, b), c) in self.0.iter_mut().zip(b.0).zip(c.0) {
+                *x = mul_add::<false>(*x, b, c);
+            }
+            self
+        }
+
+        #[inline(always)]
+        fn neg_mul_add(self, b: Self, c: Self) -> Self {
+            c - self * b
+        }
+
+        #[inline(always)]
+        fn transpose(rows: [Self; 8]) -> [Self; 8] {
+            let mut columns = [Self([0.0; 8]); 8];
+            for (r, row) in rows.into_iter().enumerate() {
+                for (column, x) in columns.iter_mut().zip(row.0) {
+                    column.0[r] = x;
+                }
+            }
+            columns
+        }
     }
 }
 
