@@ -42,16 +42,6 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         _ => {}
     }
     // SAFETY: by the caller.
-    unsafe { bulk(from, to, len) }
-}
-
-/// A copy that is worth a call.
-///
-/// # Safety
-/// As for [`copy`].
-#[inline(never)]
-unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: by the caller.
     unsafe { machine::bulk(from, to, len) }
 }
 

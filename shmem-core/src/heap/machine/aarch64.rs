@@ -48,6 +48,7 @@ pub(crate) unsafe fn few(from: *const u8, to: *mut u8, len: usize) {
 ///
 /// # Safety
 /// As for `access::copy`.
+#[inline(never)]
 pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: by the caller; a call as the C calling convention has it, of a function that does not
     // unwind.
@@ -63,6 +64,7 @@ pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
 
 /// # Safety
 /// As for `access::zero`.
+#[inline]
 pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
     // SAFETY: as in `bulk`.
     unsafe {

@@ -11,6 +11,7 @@ pub(crate) unsafe fn few(from: *const u8, to: *mut u8, len: usize) {
 
 /// # Safety
 /// As for `access::copy`.
+#[inline(never)]
 pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: by the caller.
     let byte = |i: usize| unsafe {
@@ -26,6 +27,7 @@ pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
 
 /// # Safety
 /// As for `access::zero`.
+#[inline]
 pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
     for i in 0..len {
         // SAFETY: by the caller.

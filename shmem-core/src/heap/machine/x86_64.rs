@@ -49,6 +49,7 @@ pub(crate) unsafe fn few(from: *const u8, to: *mut u8, len: usize) {
 ///
 /// # Safety
 /// As for `access::copy`.
+#[inline(never)]
 pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
     if wide::SIZES.contains(&len)
         && (from as usize).abs_diff(to as usize) >= len
@@ -71,6 +72,7 @@ pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
 
 /// # Safety
 /// As for `access::zero`.
+#[inline]
 pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
     // SAFETY: as in `bulk`.
     unsafe {
