@@ -1,4 +1,4 @@
-# Sourced by all scripts of ci/, which it takes to the repository's root: stages with their seconds, packages, and
+# Sourced by all scripts of ci/, which it takes to the repository's root: stages with what they took, packages, and
 # what must not be skipped.
 #   SHMEM_TEST_REQUIRE   `all`, or names of tests/kit/needs with commas between: these fail where they
 #                        would otherwise be skipped
@@ -74,8 +74,9 @@ npb_programs() { basename -s .rs npb-ports/src/bin/*.rs; }
 stage_rows=()
 stages_failed=0
 stage() {
-    local name=$1 began=$SECONDS status rows_before rows result=ok
+    local name=$1 began=$SECONDS busy status rows_before rows result=ok
     shift
+    busy=$(processor_seconds)
     echo "== $name"
     rows_before=$(skipped_rows)
     # Not in a condition, where `set -e` would be without effect inside of functions.
@@ -93,13 +94,19 @@ stage() {
         stages_failed=1
         echo "== $name: FAILED ($status)"
     fi
-    stage_rows+=("$((SECONDS - began))"$'\t'"$name"$'\t'"$result")
+    stage_rows+=("$((SECONDS - began))"$'\t'"$(($(processor_seconds) - busy))"$'\t'"$name"$'\t'"$result")
+}
+# Of all that this script has started and waited for.
+processor_seconds() {
+    local fields
+    read -ra fields <"/proc/$$/stat"
+    echo $(((fields[15] + fields[16]) / $(getconf CLK_TCK)))
 }
 skipped_rows() { if [[ -s ${SHMEM_TEST_SKIPPED:-} ]]; then wc -l <"$SHMEM_TEST_SKIPPED"; else echo 0; fi; }
 
 # What was skipped, and how long everything took; ends with the status of the whole.
 stages() {
-    local row need tests why name result seconds
+    local row need tests why name result seconds busy
     echo
     if [[ $(skipped_rows) != 0 ]]; then
         printf '%-12s %5s  %s\n' "skipped for" tests "because, for one; what it takes"
@@ -113,11 +120,11 @@ stages() {
         echo "nothing was skipped"
     fi
     echo
-    printf '%7s  %s\n' seconds stage
+    printf '%7s %7s  %s\n' seconds "of CPU" stage
     for row in "${stage_rows[@]}"; do
-        IFS=$'\t' read -r seconds name result <<<"$row"
-        printf '%7d  %-60s %s\n' "$seconds" "$name" "$result"
+        IFS=$'\t' read -r seconds busy name result <<<"$row"
+        printf '%7d %7d  %-60s %s\n' "$seconds" "$busy" "$name" "$result"
     done
-    printf '%7d  %s\n' "$SECONDS" "all of ${1:-it}"
+    printf '%7d %7d  %s\n' "$SECONDS" "$(processor_seconds)" "all of ${1:-it}"
     exit "$stages_failed"
 }

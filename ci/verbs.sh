@@ -5,8 +5,8 @@
 source "$(dirname "$0")/common.sh"
 need binutils readelf
 nothing_is_missing c
-# Of its own, so that what others find in target/release was built without.
-export CARGO_TARGET_DIR=$target/verbs
+# Programs of its own, so that what others find in target/release was built without; what they are built of is shared.
+export CARGO_TARGET_DIR=$target/verbs CARGO_BUILD_BUILD_DIR=$target
 
 fail() {
     echo "ci/verbs.sh: $*" >&2

@@ -13,8 +13,8 @@ if [[ ${VM_ARCH:-x86_64} == aarch64 ]]; then
     exit
 fi
 # The same as of ci/verbs.sh.
-target=$target/verbs
-export CARGO_TARGET_DIR=$target
+export CARGO_TARGET_DIR=$target/verbs CARGO_BUILD_BUILD_DIR=$target
+target=$CARGO_TARGET_DIR
 cargo build --release --quiet --features shmem-core/verbs --bins --examples \
     -p shmem-core -p shmem-launch -p shmem-examples -p npb-ports -p shmem-benches -p shmem-tests
 # shellcheck disable=SC2046 # a word for each

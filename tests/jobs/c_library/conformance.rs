@@ -1,4 +1,4 @@
-//! Every routine with every type, from C and from C++, on many layouts and linked in every way.
+//! Every routine with every type, from C and from C++, on several layouts and linked in every way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,24 +28,18 @@ fn passes(options: &str, env: &[(&str, &str)]) {
     all_pass(job.envs(env.iter().copied()));
 }
 
+// Below these routines is what Rust's have been tested with on many more layouts; what C adds, variables that are symmetric
+// above all, depends on how memory is shared and registered.
 layouts! {
     passes;
     one_pe: "-np 1";
     two_on_one_node: "-np 2";
-    three_on_one_node: "-np 3";
-    four_on_one_node: "-np 4";
     five_on_one_node: "-np 5";
-    eight_on_one_node: "-np 8";
-    two_nodes_of_one: "-np 2 --nodes 2";
     two_nodes_of_two: "-np 4 --nodes 2";
     three_nodes_uneven: "-np 5 --nodes 3";
-    four_nodes_of_one: "-np 4 --nodes 4";
-    four_nodes_of_two: "-np 8 --nodes 4";
     by_exec: "-np 4 --nodes 2 --spawn exec";
     grow: "-np 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow";
-    lossy: "-np 4 --nodes 2", "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=7";
     owner: "-np 4 --nodes 2", "SHMEM_ATOMICS" = "owner";
-    own_connections: "-np 5 --nodes 3", "SHMEM_CTX_QPS" = "3";
     xrc: "-np 5 --nodes 3", "SHMEM_TRANSPORT" = "xrc";
 }
 
