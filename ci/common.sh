@@ -11,10 +11,16 @@ called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-# at_exit COMMAND: runs it when the script ends, however it does.
+# How cargo builds in release mode here: with the feature verbs, so that it builds once what tests of devices want, too. As
+# users have it by default, without, it is in debug mode that everything is tested.
+# shellcheck disable=SC2034 # of those who source this
+release=(--release --quiet --workspace --features shmem-core/verbs)
+
+# at_exit COMMAND: runs it when the script ends, however it does, after what was given before.
+exit_commands=()
 at_exit() {
-    # shellcheck disable=SC2064 # now
-    trap "$1" EXIT
+    exit_commands+=("$1")
+    trap 'for command in "${exit_commands[@]}"; do eval "$command"; done' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
 }
@@ -74,7 +80,7 @@ npb_programs() { basename -s .rs npb-ports/src/bin/*.rs; }
 stage_rows=()
 stages_failed=0
 stage() {
-    local name=$1 began=$SECONDS busy status rows_before rows result=ok
+    local name=$1 began=$SECONDS busy status rows_before
     shift
     busy=$(processor_seconds)
     echo "== $name"
@@ -87,19 +93,57 @@ stage() {
     )
     status=$?
     set -e
-    rows=$(($(skipped_rows) - rows_before))
+    stage_ended "$name" "$status" $((SECONDS - began)) $(($(processor_seconds) - busy)) $(($(skipped_rows) - rows_before))
+}
+stage_ended() {
+    local name=$1 status=$2 seconds=$3 busy=$4 rows=$5 result=ok
     [[ $rows == 0 ]] || result="ok, $rows skipped"
     if [[ $status != 0 ]]; then
         result="FAILED ($status)"
         stages_failed=1
         echo "== $name: FAILED ($status)"
     fi
-    stage_rows+=("$((SECONDS - began))"$'\t'"$(($(processor_seconds) - busy))"$'\t'"$name"$'\t'"$result")
+    stage_rows+=("$seconds"$'\t'"$busy"$'\t'"$name"$'\t'"$result")
 }
-# Of all that this script has started and waited for.
+
+# beside NAME COMMAND...: begins a stage that goes on beside the next ones, because alone it leaves processors idle.
+# `stages` waits for it, and shows what it wrote. There can be one.
+beside() {
+    beside_name=$1
+    shift
+    echo "== $beside_name: begins, and goes on beside what follows"
+    beside_said=$(mktemp)
+    # In a process group of its own, which can be ended as a whole.
+    set -m
+    (
+        began=$SECONDS
+        set +e
+        (
+            set -e
+            "$@"
+        )
+        status=$?
+        pid=$BASHPID
+        echo "$status $((SECONDS - began)) $(processor_seconds "$pid")" >"$beside_said.end"
+    ) </dev/null >"$beside_said" 2>&1 &
+    beside_group=$!
+    set +m
+    # shellcheck disable=SC2016 # when the script ends
+    at_exit 'kill -- "-$beside_group" 2>/dev/null || true; rm -f "$beside_said" "$beside_said.end"'
+}
+beside_ended() {
+    local status seconds busy
+    wait "$beside_group" || true
+    echo "== $beside_name"
+    cat "$beside_said"
+    read -r status seconds busy <"$beside_said.end" || status=killed
+    stage_ended "$beside_name" "$status" "${seconds:-0}" "${busy:-0}" 0
+}
+
+# processor_seconds [PID]: of all that this script, or the process, has started and waited for.
 processor_seconds() {
     local fields
-    read -ra fields <"/proc/$$/stat"
+    read -ra fields <"/proc/${1:-$$}/stat"
     echo $(((fields[15] + fields[16]) / $(getconf CLK_TCK)))
 }
 skipped_rows() { if [[ -s ${SHMEM_TEST_SKIPPED:-} ]]; then wc -l <"$SHMEM_TEST_SKIPPED"; else echo 0; fi; }
@@ -107,6 +151,7 @@ skipped_rows() { if [[ -s ${SHMEM_TEST_SKIPPED:-} ]]; then wc -l <"$SHMEM_TEST_S
 # What was skipped, and how long everything took; ends with the status of the whole.
 stages() {
     local row need tests why name result seconds busy
+    [[ -z ${beside_group:-} ]] || beside_ended
     echo
     if [[ $(skipped_rows) != 0 ]]; then
         printf '%-12s %5s  %s\n' "skipped for" tests "because, for one; what it takes"

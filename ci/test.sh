@@ -9,8 +9,8 @@ mkdir -p "$(dirname "$SHMEM_TEST_SKIPPED")"
 : >"$SHMEM_TEST_SKIPPED"
 
 # Whole jobs as users run them: in release mode.
-release() {
-    cargo build --release --workspace --examples --bins --quiet
+release_mode() {
+    cargo build "${release[@]}" --bins --examples
     local bin=$target/release
     "$bin/shmrun" -n 4 --nodes 2 "$bin/npb-ep" A
     # The benchmarks check what they move.
@@ -19,12 +19,14 @@ release() {
     "$bin/shmrun" -n 2 "$bin/pages" 4 --passes 1 >/dev/null
 }
 # Those that are ignored elsewhere among them.
-explorations() { cargo test --release -p shmem-ib --test handshake_sim --test xrc_sim --quiet -- --include-ignored; }
-# The benchmarks as users have them, optimised and without checks of arithmetic, and whether they are vector code. The packages
-# beside theirs ask for what the whole workspace asks of its dependencies: without them all would be built again.
+explorations() { cargo test "${release[@]}" --test handshake_sim --test xrc_sim -- --include-ignored; }
+# The NAS benchmarks and what measures, optimised and without checks of arithmetic, and whether they are vector code. (Jobs have
+# them with checks.) The packages beside theirs ask for what the whole workspace asks of its dependencies: without them
+# all would be built again.
 benchmarks() {
-    cargo test --release --quiet -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests \
-        --lib --test program --test code -- --include-ignored
+    local theirs=(--release --quiet --features shmem-core/verbs -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests)
+    cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored
+    cargo test "${theirs[@]}" --doc
 }
 format() {
     if cargo fmt --version >/dev/null 2>&1; then cargo fmt --all --check; else skipped format "there is no cargo fmt"; fi
@@ -40,8 +42,8 @@ documentation() {
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 }
 
-stage "tests" cargo test --workspace --no-fail-fast --quiet
-stage "jobs in release mode" release
+stage "tests" cargo test --workspace --exclude npb-ports --no-fail-fast --quiet
+stage "jobs in release mode" release_mode
 stage "explorations that take release mode" explorations
 stage "benchmarks in release mode" benchmarks
 stage "models of what threads share" ci/models.sh

@@ -5,8 +5,6 @@
 source "$(dirname "$0")/common.sh"
 need binutils readelf
 nothing_is_missing c
-# Programs of its own, so that what others find in target/release was built without; what they are built of is shared.
-export CARGO_TARGET_DIR=$target/verbs CARGO_BUILD_BUILD_DIR=$target
 
 fail() {
     echo "ci/verbs.sh: $*" >&2
@@ -18,8 +16,8 @@ cargo test -p shmem-ib -p shmem-device -p shmem-core --features shmem-core/verbs
 cargo test -p shmem-core --features verbs --test info --quiet
 
 echo "-- programs that start anywhere"
-cargo build --release --quiet -p shmem-launch -p shmem-core -p shmem-examples --features shmem-core/verbs --bins --examples
-out=$CARGO_TARGET_DIR/release
+cargo build "${release[@]}" --bins --examples
+out=$target/release
 shmrun="$out/shmrun" hello="$out/examples/hello" ring="$out/examples/ring" info="$out/shmem-info"
 for program in "$hello" "$info"; do
     needs=$(readelf -d "$program" | grep NEEDED)

@@ -12,11 +12,7 @@ if [[ ${VM_ARCH:-x86_64} == aarch64 ]]; then
     done
     exit
 fi
-# The same as of ci/verbs.sh.
-export CARGO_TARGET_DIR=$target/verbs CARGO_BUILD_BUILD_DIR=$target
-target=$CARGO_TARGET_DIR
-cargo build --release --quiet --features shmem-core/verbs --bins --examples \
-    -p shmem-core -p shmem-launch -p shmem-examples -p npb-ports -p shmem-benches -p shmem-tests
+cargo build "${release[@]}" --bins --examples
 # shellcheck disable=SC2046 # a word for each
 for program in shmrun shmem-info $(npb_programs) footprint p2p conformance examples/{hello,ring,histogram,heat2d}; do
     strip -o "$1/$(basename "$program")" "$target/release/$program"
@@ -24,7 +20,7 @@ done
 tests=(conformance_verbs endpoint_verbs interop_rxe marks_rxe)
 # Cargo alone knows the names of test binaries; it tells them as `"executable":"PATH"`.
 # shellcheck disable=SC2046 # an option for each
-cargo test --release --quiet --no-run -p shmem-ib --features verbs $(printf -- '--test %s ' "${tests[@]}") \
+cargo test "${release[@]}" --no-run $(printf -- '--test %s ' "${tests[@]}") \
     --message-format=json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | while read -r path; do
     name=$(basename "$path")
     strip -o "$1/${name%-*}" "$path"

@@ -8,12 +8,12 @@ show "getconf PAGESIZE: $size, $(uname -m), Linux $(uname -r)"
 status=0
 [[ $size == 16384 ]] || status=1
 job() {
-    local hca=$1 pes=$2 nodes=$3 result=0
+    local hca=$1 pes=$2 nodes=$3 result=0 began=$SECONDS
     shift 3
     SHMEM_HCA=$hca timeout 600 shmrun -n "$pes" --nodes "$nodes" "$@" >/tmp/out 2>&1 || result=$?
     cat /tmp/out
-    show "$(printf '%-10s %s PEs, %s nodes: %-14s status %s: %s' "$hca" "$pes" "$nodes" "$1" "$result" \
-        "$(grep -v '^ *$\|Version' /tmp/out | tail -1)")"
+    show "$(printf '%-10s %s PEs, %s nodes: %-14s status %s, %3s s: %s' "$hca" "$pes" "$nodes" "$1" "$result" \
+        $((SECONDS - began)) "$(grep -v '^ *$\|Version' /tmp/out | tail -1)")"
     [[ $result == 0 ]] || status=1
 }
 export SHMEM_SYMMETRIC_SIZE=64M
