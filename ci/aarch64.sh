@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds for AArch64 on x86-64, and runs what is built under QEMU's emulation of that processor's instructions: unit
+# Builds for AArch64 on x86-64, and runs what is built under QEMU's emulation of that processor's instructions: lints, unit
 # tests, jobs of Rust and C programs, and jobs whose launcher is of one architecture and whose PEs are of the other;
 # then, in a virtual machine, jobs on a kernel with pages of 16 KiB.
 # In what order that processor's stores are seen, an emulation on x86-64 does not show.
@@ -55,7 +55,7 @@ build() {
     # With the features that ci/test.sh has built them with; an example counts as a test.
     cargo build --quiet --workspace --bin shmrun --bin conformance --bin xtask --example ring
     cargo build --quiet --target "$arm" -p shmem-core -p shmem-launch -p npb-ports -p shmem-tests -p shmem-examples \
-        "${features[@]}" --bin shmem-info --bin shmrun --bin npb-ep --bin conformance --example ring --example histogram
+        "${features[@]}" --bin shmem-info --bin shmrun --bin 'npb-*' --bin conformance --example ring --example histogram
     c_programs
 }
 
@@ -79,9 +79,16 @@ c_programs() {
     "$dir/c/bin/oshcc" -static-libshmem "$dir"/objects/*.o -o "$programs/c/conformance"
 }
 
+# Of what is written for this processor alone. Elsewhere they are those of this machine.
+lints() {
+    cargo clippy --version >/dev/null 2>&1 || { skipped lints "there is no cargo clippy"; return 0; }
+    cargo clippy --quiet --target "$arm" -p shmem-core -p shmem-capi -p shmem-node -p shmem-launch -p npb-ports \
+        "${features[@]}" -- -D warnings
+}
+
 unit() {
-    local tested=(-p shmem-core -p shmem-node -p shmem-pmi -p shmem-verbs -p shmem-soft -p shmem-connect -p shmem-ib -p shmem-capi
-        "${features[@]}" --lib --test conformance_soft --test endpoint)
+    local tested=(-p shmem-core -p shmem-node -p shmem-pmi -p shmem-launch -p shmem-verbs -p shmem-soft -p shmem-connect -p shmem-ib
+        -p shmem-capi "${features[@]}" --lib --test conformance_soft --test endpoint)
     # One that executes its own program again, which the kernel of this machine cannot.
     cargo test --quiet --no-fail-fast --target "$arm" "${tested[@]}" -- --skip the_peer_may_be_in_another_pid_namespace
 }
@@ -101,10 +108,15 @@ job() {
 }
 
 rust() {
-    local options
+    local options kernel
     for options in "-n 4" "-n 4 --nodes 2"; do job "$options" "$programs/conformance"; done
     job "-n 16 --nodes 2" "$programs/examples/ring"
     job "-n 4 --nodes 2" "$programs/npb-ep" --class S
+    # Each has vectors of its own, and FT's are instructions of this processor by name.
+    for kernel in $(npb_programs); do
+        echo "-- $kernel"
+        mixed -n 4 --nodes 2 qemu-aarch64 "$programs/$kernel" --class S | grep -i 'verification *= *successful'
+    done
     echo "-- PEs of this machine under an emulated launcher"
     emulated -n 4 --nodes 2 "$native/conformance"
 }
@@ -118,7 +130,7 @@ c() {
 
 # What is given to others: its programs and libraries are for AArch64, and run.
 archive() {
-    local name file
+    local name file elf=0
     "$native/xtask" dist --target "$arm" --verbs --profile dev --out "$dir/packages"
     name=$(basename "$dir"/packages/shmem-*-aarch64-linux-gnu.tar.gz .tar.gz)
     tar -xf "$dir/packages/$name.tar.gz" -C "$dir"
@@ -127,13 +139,17 @@ archive() {
         readelf -h "$file" >"$dir/header" 2>/dev/null || continue
         echo "${file#"$dir/"}: $(sed -n 's/ *Machine: *//p' "$dir/header")"
         grep -q 'Machine: *AArch64' "$dir/header" || return 1
+        elf=$((elf + 1))
     done
-    qemu-aarch64 "$dir/$name/bin/shmrun" -n 2 qemu-aarch64 "$dir/$name/bin/shmem-info" >/dev/null
+    # shmrun, shmem-info, and two libraries.
+    [[ $elf -ge 4 ]] || return 1
+    timeout 300 qemu-aarch64 "$dir/$name/bin/shmrun" -n 2 qemu-aarch64 "$dir/$name/bin/shmem-info" >/dev/null
 }
 
 stage "build" build
 [[ $stages_failed == 0 ]] || stages ci/aarch64.sh
 beside "pages of 16 KiB" env VM_ARCH=aarch64 ci/vm.sh
+stage "lints" lints
 stage "unit tests" unit
 stage "jobs of Rust programs" rust
 stage "jobs of C and C++ programs" c

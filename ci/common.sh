@@ -79,31 +79,19 @@ npb_programs() { basename -s .rs npb-ports/src/bin/*.rs; }
 # running; `stages` tells in the end.
 stage_rows=()
 stages_failed=0
+stages_kept=
+beside_group=
 stage() {
-    local name=$1 began=$SECONDS busy status rows_before
+    local name=$1 rows_before
     shift
-    busy=$(processor_seconds)
     echo "== $name"
     rows_before=$(skipped_rows)
+    keep_stages
     # Not in a condition, where `set -e` would be without effect inside of functions.
     set +e
-    (
-        set -e
-        "$@"
-    )
-    status=$?
+    (measured "$@")
     set -e
-    stage_ended "$name" "$status" $((SECONDS - began)) $(($(processor_seconds) - busy)) $(($(skipped_rows) - rows_before))
-}
-stage_ended() {
-    local name=$1 status=$2 seconds=$3 busy=$4 rows=$5 result=ok
-    [[ $rows == 0 ]] || result="ok, $rows skipped"
-    if [[ $status != 0 ]]; then
-        result="FAILED ($status)"
-        stages_failed=1
-        echo "== $name: FAILED ($status)"
-    fi
-    stage_rows+=("$seconds"$'\t'"$busy"$'\t'"$name"$'\t'"$result")
+    stage_ended "$name" stage $(($(skipped_rows) - rows_before))
 }
 
 # beside NAME COMMAND...: begins a stage that goes on beside the next ones, because alone it leaves processors idle.
@@ -112,32 +100,67 @@ beside() {
     beside_name=$1
     shift
     echo "== $beside_name: begins, and goes on beside what follows"
-    beside_said=$(mktemp)
+    keep_stages
+    # Whoever runs it, which may be another user, says there what it skipped.
+    : >"$stages_kept/skipped"
+    chmod 666 "$stages_kept/skipped"
     # In a process group of its own, which can be ended as a whole.
     set -m
     (
-        began=$SECONDS
-        set +e
-        (
-            set -e
-            "$@"
-        )
-        status=$?
-        pid=$BASHPID
-        echo "$status $((SECONDS - began)) $(processor_seconds "$pid")" >"$beside_said.end"
-    ) </dev/null >"$beside_said" 2>&1 &
+        [[ -z ${SHMEM_TEST_SKIPPED:-} ]] || export SHMEM_TEST_SKIPPED=$stages_kept/skipped
+        measured "$@" >"$stages_kept/beside.said" 2>&1
+    ) </dev/null &
     beside_group=$!
     set +m
-    # shellcheck disable=SC2016 # when the script ends
-    at_exit 'kill -- "-$beside_group" 2>/dev/null || true; rm -f "$beside_said" "$beside_said.end"'
 }
 beside_ended() {
-    local status seconds busy
     wait "$beside_group" || true
+    beside_group=
     echo "== $beside_name"
-    cat "$beside_said"
-    read -r status seconds busy <"$beside_said.end" || status=killed
-    stage_ended "$beside_name" "$status" "${seconds:-0}" "${busy:-0}" 0
+    cat "$stages_kept/beside.said"
+    [[ -z ${SHMEM_TEST_SKIPPED:-} ]] || cat "$stages_kept/skipped" >>"$SHMEM_TEST_SKIPPED"
+    stage_ended "$beside_name" beside "$(wc -l <"$stages_kept/skipped")"
+}
+
+# In a subshell of its own: what it has to say of a stage is its status, seconds, and seconds of CPU.
+measured() {
+    local began=$SECONDS status pid=$BASHPID to=$stages_kept/stage
+    [[ ${FUNCNAME[1]} != beside ]] || to=$stages_kept/beside
+    # Those of the script are not a stage's to run.
+    exit_commands=()
+    set +e
+    (
+        set -e
+        "$@"
+    )
+    status=$?
+    echo "$status $((SECONDS - began)) $(processor_seconds "$pid")" >"$to"
+}
+stage_ended() {
+    local name=$1 from=$stages_kept/$2 rows=$3 status=killed seconds=0 busy=0 result=ok
+    [[ ! -s $from ]] || read -r status seconds busy <"$from"
+    rm -f "$from"
+    [[ $rows == 0 ]] || result="ok, $rows skipped"
+    if [[ $status != 0 ]]; then
+        result="FAILED ($status)"
+        stages_failed=1
+        echo "== $name: FAILED ($status)"
+    fi
+    stage_rows+=("$seconds"$'\t'"$busy"$'\t'"$name"$'\t'"$result")
+}
+keep_stages() {
+    [[ -z $stages_kept ]] || return 0
+    stages_kept=$(mktemp -d)
+    chmod 711 "$stages_kept"
+    at_exit leave_stages
+}
+leave_stages() {
+    if [[ -n $beside_group ]]; then
+        kill -- "-$beside_group" 2>/dev/null || true
+        echo "== $beside_name: not waited for"
+        cat "$stages_kept/beside.said"
+    fi
+    rm -rf "$stages_kept"
 }
 
 # processor_seconds [PID]: of all that this script, or the process, has started and waited for.
@@ -151,7 +174,7 @@ skipped_rows() { if [[ -s ${SHMEM_TEST_SKIPPED:-} ]]; then wc -l <"$SHMEM_TEST_S
 # What was skipped, and how long everything took; ends with the status of the whole.
 stages() {
     local row need tests why name result seconds busy
-    [[ -z ${beside_group:-} ]] || beside_ended
+    [[ -z $beside_group ]] || beside_ended
     echo
     if [[ $(skipped_rows) != 0 ]]; then
         printf '%-12s %5s  %s\n' "skipped for" tests "because, for one; what it takes"

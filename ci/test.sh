@@ -8,7 +8,7 @@ export SHMEM_TEST_SKIPPED=${SHMEM_TEST_SKIPPED:-$target/skipped}
 mkdir -p "$(dirname "$SHMEM_TEST_SKIPPED")"
 : >"$SHMEM_TEST_SKIPPED"
 
-# Whole jobs as users run them: in release mode.
+# Whole jobs in release mode.
 release_mode() {
     cargo build "${release[@]}" --bins --examples
     local bin=$target/release

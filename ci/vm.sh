@@ -10,7 +10,7 @@
 #   VM_DIR            where the kernel and the results are kept (target/vm, target/vm-aarch64)
 #   SHMEM_TEST_REQUIRE=all   fail, where it would otherwise say why it cannot run and pass
 #   VM_CPUS, VM_MEMORY   processors (2) and megabytes (2048) of a machine
-#   VM_TIMEOUT        seconds for the jobs of one kind (1500)
+#   VM_TIMEOUT        seconds for the jobs of one kind (1600)
 #   SOS_PREFIX        where Sandia OpenSHMEM is installed, for jobs that put others beside this library
 source "$(dirname "$0")/common.sh"
 export VM_ARCH=${VM_ARCH:-x86_64}
@@ -61,17 +61,20 @@ need cpio cpio
 need kmod depmod modprobe
 need xz-utils xz
 need zstd zstd
+# What is skipped where it cannot run, as tests/kit/needs has it.
+as=vm
+need dropbear-bin dropbear dbclient dropbearkey
 case $VM_ARCH in
 x86_64)
     need qemu-system-x86 qemu-system-x86_64
     need iproute2 ip rdma tc
     need ibverbs-utils ibv_devinfo ibv_rc_pingpong
     need ibverbs-providers '/usr/lib/*/libibverbs/librxe-rdmav*.so'
-    need dropbear-bin dropbear dbclient
     machine=(qemu-system-x86_64 -cpu max)
     console=ttyS0
     ;;
 aarch64)
+    as=aarch64
     need qemu-system-arm qemu-system-aarch64
     need gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc aarch64-linux-gnu-strip
     # One that has pages of 16 KiB, and is emulated faster than one that has everything.
@@ -84,12 +87,12 @@ aarch64)
     ;;
 esac
 [[ -z $packages ]] || { echo "${missing[@]}"; exit; }
-nothing_is_missing vm
-[[ $(uname -m) == x86_64 ]] || cannot vm "the host's programs are for $(uname -m), and guests are made on x86_64"
+nothing_is_missing "$as"
+[[ $(uname -m) == x86_64 ]] || cannot "$as" "the host's programs are for $(uname -m), and guests are made on x86_64"
 
 began=$SECONDS
 mkdir -p "$dir"
-bash ci/vm/image.sh "$dir" || cannot vm "no kernel or no file system for the guest"
+bash ci/vm/image.sh "$dir" || cannot "$as" "no kernel or no file system for the guest"
 echo "-- kernel and file system: $((SECONDS - began)) s"
 began=$SECONDS
 bash ci/vm/programs.sh "$dir/share/bin"
@@ -179,7 +182,7 @@ run_jobs() {
         rm -f "$dir"/wire[12] "$dir"/console?
         running=()
         began=$SECONDS
-        for node in "${nodes[@]}"; do boot "$node" "${VM_TIMEOUT:-1500}"; done
+        for node in "${nodes[@]}"; do boot "$node" "${VM_TIMEOUT:-1600}"; done
         lives=no
         if are_up "${nodes[@]}"; then
             wait "${running[-1]}" 2>/dev/null || true

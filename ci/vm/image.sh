@@ -34,10 +34,12 @@ aarch64)
     apt-get "${apt[@]}" update -qq || true
     others=(libc-bin bash libtinfo6 busybox-static iproute2 libbpf1 libelf1 libmnl0 libcap2 libbsd0 libmd0 zlib1g
         libibverbs1 ibverbs-providers ibverbs-utils libnl-3-200 libnl-route-3-200)
-    if [[ ! -e sysroot ]]; then
-        rm -rf fetch && mkdir -p fetch/root
+    # Once, or where others are wanted than there are.
+    if [[ $(cat sysroot/.packages 2>/dev/null) != "$debian ${others[*]}" ]]; then
+        rm -rf fetch sysroot && mkdir -p fetch/root
         (cd fetch && timeout 600 apt-get "${apt[@]}" -qq download "${others[@]}")
         for file in fetch/*.deb; do dpkg-deb -x "$file" fetch/root; done
+        echo "$debian ${others[*]}" >fetch/root/.packages
         mv fetch/root sysroot
         rm -rf fetch
     fi

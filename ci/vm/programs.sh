@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds what runs inside the guests, with the feature `verbs`, and lays it without symbols into one
-# directory: programs and tests by their names. For another architecture it takes what ci/aarch64.sh has built.
+# directory: programs and tests by their names. For another architecture it takes what ci/aarch64.sh has built last.
 # Usage: ci/vm/programs.sh DIRECTORY
 source "$(dirname "$0")/../common.sh"
 rm -rf "$1" && mkdir -p "$1"
 if [[ ${VM_ARCH:-x86_64} == aarch64 ]]; then
+    echo "programs as ci/aarch64.sh has built them last"
     for program in shmrun shmem-info npb-ep conformance examples/{ring,histogram} c/conformance; do
         to=$1/${program##*/}
         [[ $program != c/* ]] || to=$1/c-${program##*/}

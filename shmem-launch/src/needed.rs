@@ -148,16 +148,19 @@ fn text(bytes: &[u8], at: usize) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
-/// The path of a library of 64 bits in the loader's list (of glibc 2.2 and later).
+/// How the loader's list (of glibc 2.2 and later) begins.
+const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+const HEADER: usize = 48;
+const ENTRY: usize = 24;
+
+/// What an entry of the loader's list is for: ELF of this machine with words of 64 bits.
+const FOR_US: u32 = match cfg!(target_arch = "aarch64") {
+    true => 0x0a03,
+    false => 0x0303,
+};
+
+/// The path of a library of 64 bits in the loader's list.
 fn cached(list: &[u8], name: &[u8]) -> Option<PathBuf> {
-    const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
-    const HEADER: usize = 48;
-    const ENTRY: usize = 24;
-    /// What an entry is for: ELF of this machine with words of 64 bits.
-    const FOR_US: u32 = match cfg!(target_arch = "aarch64") {
-        true => 0x0a03,
-        false => 0x0303,
-    };
     // An older list may stand before it.
     let start = list.windows(MAGIC.len()).position(|w| w == MAGIC)?;
     let list = &list[start..];
@@ -285,10 +288,30 @@ mod tests {
         assert_eq!(directories(b"$ORIGIN/x", None), Vec::<PathBuf>::new());
     }
 
+    #[test]
+    fn of_two_with_one_name_that_of_this_machine_is_found() {
+        const OF_32_BITS: u32 = 0x0003;
+        let strings = b"libx.so.1\0/lib32/libx.so.1\0/lib64/libx.so.1\0";
+        let begin = HEADER + 2 * ENTRY;
+        let mut list = MAGIC.to_vec();
+        list.extend(2u32.to_le_bytes());
+        list.resize(HEADER, 0);
+        for (flags, value) in [(OF_32_BITS, 10), (FOR_US, 27)] {
+            list.extend(u32::to_le_bytes(flags));
+            list.extend((begin as u32).to_le_bytes());
+            list.extend((begin as u32 + value).to_le_bytes());
+            list.resize(list.len() + 12, 0);
+        }
+        list.extend(strings);
+        let found = cached(&list, b"libx.so.1");
+        assert_eq!(found.as_deref(), Some(Path::new("/lib64/libx.so.1")));
+        assert_eq!(cached(&list, b"liby.so.1"), None);
+    }
+
     proptest! {
         #[test]
         fn damaged_lists_and_files_are_harmless(mut bytes: Vec<u8>, name in "[a-z.]{1,8}", count: u32) {
-            let mut list = b"glibc-ld.so.cache1.1".to_vec();
+            let mut list = MAGIC.to_vec();
             list.extend(count.to_le_bytes());
             list.append(&mut bytes);
             let _ = cached(&list, name.as_bytes());

@@ -1,7 +1,7 @@
 # vm: one
 # arch: aarch64
 # seconds: 1400
-# shows: pages that are not of 4 KiB: every routine of Rust and of C, with statics, over the software HCA and Soft-RoCE
+# shows: pages that are not of 4 KiB: every routine of Rust and of C, with statics, over the software HCA; some over Soft-RoCE
 source /host/jobs/common.sh
 size=$(getconf PAGESIZE)
 show "getconf PAGESIZE: $size, $(uname -m), Linux $(uname -r)"

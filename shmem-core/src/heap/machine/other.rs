@@ -39,5 +39,9 @@ pub(crate) fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Devices are for x86-64 and AArch64.
+#[cfg(feature = "verbs")]
+compile_error!(
+    "feature verbs is for x86-64 and AArch64: how writes of devices are ordered elsewhere, nobody has looked up"
+);
+
 pub(crate) fn acquire_of_devices() {}
