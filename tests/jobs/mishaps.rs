@@ -32,6 +32,20 @@ fn ends(mishap: &str, status: i32, said: &[&str]) {
     }
 }
 
+/// A PE that exits, and one that fails because it has seen that, before the other's exit has come to its end.
+#[test]
+fn the_status_of_an_exit_that_peers_see_first_is_kept() {
+    for options in [ONE_NODE, NODES] {
+        let file = std::env::temp_dir().join(format!("shmem-mishap-{}", std::process::id()));
+        let path = file.to_str().expect("a path of letters");
+        let env = [("MISHAP_FILE", path), ("SHMEM_GRACE", "30s")];
+        let (code, err) = run(options, "exit-seen-first", &env);
+        std::fs::remove_file(&file).expect("PE 0 made it");
+        assert!(matches!(code, Some(7 | 14)), "{err}");
+        assert!(err.contains("status 7: PE 0; status 14: PE 1"), "{err}");
+    }
+}
+
 #[test]
 fn a_network_that_fails_at_the_exit_ends_the_job() {
     let (code, err) = run("-n 2 --nodes 2", "two-fabrics-at-exit", &[]);

@@ -57,6 +57,10 @@ fn main() -> Result<(), shmem::Error> {
         "check-not" => set_on_pe_0("SHMEM_CHECK", "0"),
         "check-alone" => set_on_pe_0("SHMEM_CHECK", "1"),
         "two-ways-of-atomics" => set_on_pe_0("SHMEM_ATOMICS", "owner"),
+        // SAFETY: the function does not unwind.
+        "exit-seen-first" if rank() == 0 => unsafe {
+            libc::atexit(exit_slowly);
+        },
         "own-hook" => {
             std::panic::set_hook(Box::new(|info| eprintln!("the program's hook: {info}")))
         }
@@ -141,6 +145,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
         match mishap {
             "exit-0" => exit(0),
             "exit-3" => exit(3),
+            "exit-seen-first" => exit(7),
             "panic" => panic!("PE 0 loses its nerve"),
             "panic-in-thread" => {
                 let thread = std::thread::spawn(|| panic!("a thread loses its nerve"));
@@ -188,11 +193,30 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
     if mishap == "wait-for-ever" && my_pe() == 1 {
         exit(4);
     }
+    if mishap == "exit-seen-first" && my_pe() == 1 {
+        while !exit_begins().exists() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        exit(14);
+    }
     if mishap == "early-error" {
         wait_until(array, Cmp::Eq, 1);
     }
     barrier_all();
     Ok(())
+}
+
+/// The file by which PE 1 hears that PE 0 exits, as it would by connections of other libraries that close.
+fn exit_begins() -> std::path::PathBuf {
+    std::env::var_os("MISHAP_FILE")
+        .expect("the path of a file")
+        .into()
+}
+
+/// Comes behind what the library does at the exit.
+extern "C" fn exit_slowly() {
+    let _ = std::fs::write(exit_begins(), "");
+    std::thread::sleep(MOMENT);
 }
 
 /// What PE 1 says to its agent over the socket that the PEs share, without init.

@@ -263,7 +263,11 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
         return;
     }
     // A child that the PE has forked inherits this handler.
-    if status == 0 && attached().is_some_and(Attached::is_own_process) {
+    let own = attached().is_some_and(Attached::is_own_process);
+    if status != 0 && own {
+        keep_status();
+    }
+    if status == 0 && own {
         let finalized = std::panic::catch_unwind(finalize_at_exit);
         if finalized.is_err() {
             // The panic has said why. No handler of the C library may unwind.
@@ -277,6 +281,18 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
         exit::flush_all();
     }
     process_exits(status);
+}
+
+/// Peers see connections close while this process has yet to exit, and may end the job by failing. Its status, which is why
+/// they do, must not become that of SIGTERM; what then takes longer than the grace period meets SIGKILL.
+fn keep_status() {
+    // SAFETY: no handler function of this library is involved; the program's own is put back.
+    unsafe {
+        let was = libc::signal(libc::SIGTERM, libc::SIG_IGN);
+        if was != libc::SIG_DFL {
+            libc::signal(libc::SIGTERM, was);
+        }
+    }
 }
 
 /// Does what is left to finalize, when the process exits in order. Where a [`World`](crate::World) is not

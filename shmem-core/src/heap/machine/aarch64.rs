@@ -83,7 +83,8 @@ pub(crate) fn full_fence() {
 }
 
 /// Acquiring orders what processors do. Devices that are no part of their coherence may need more: this is
-/// `udma_from_device_barrier` of rdma-core. The software HCA is a processor's work.
+/// `udma_from_device_barrier` of rdma-core. The software HCA is a processor's work. What was built for devices pays it in
+/// every look and atomic operation, also where no device is, rather than ask each time.
 #[inline(always)]
 pub(crate) fn acquire_of_devices() {
     if cfg!(feature = "verbs") {
