@@ -44,9 +44,10 @@ documentation() {
 
 stage "tests" cargo test --workspace --exclude npb-ports --no-fail-fast --quiet
 stage "jobs in release mode" release_mode
+# A processor is enough for these, and for most of what comes next.
+beside "models of what threads share" ci/models.sh
 stage "explorations that take release mode" explorations
 stage "benchmarks in release mode" benchmarks
-stage "models of what threads share" ci/models.sh
 stage "format" format
 stage "lints" lints
 stage "documentation" documentation
