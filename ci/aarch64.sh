@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds for AArch64 on x86-64, and runs what is built under QEMU's emulation of that processor's instructions: lints, unit
+# Builds for AArch64 on x86-64, with lints, and runs what is built under QEMU's emulation of that processor's instructions: unit
 # tests, jobs of Rust and C programs, and jobs whose launcher is of one architecture and whose PEs are of the other;
-# then, in a virtual machine, jobs on a kernel with pages of 16 KiB.
+# beside these, in a virtual machine, jobs on a kernel with pages of 16 KiB.
 # In what order that processor's stores are seen, an emulation on x86-64 does not show.
 # Usage: ci/aarch64.sh [--sources | --packages]
 #   --sources          as root, on Debian 12: lets apt know its backports, whose QEMU is new enough

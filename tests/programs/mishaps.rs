@@ -58,8 +58,8 @@ fn main() -> Result<(), shmem::Error> {
         "check-alone" => set_on_pe_0("SHMEM_CHECK", "1"),
         "two-ways-of-atomics" => set_on_pe_0("SHMEM_ATOMICS", "owner"),
         // SAFETY: the function does not unwind.
-        "exit-seen-first" if rank() == 0 => unsafe {
-            libc::atexit(exit_slowly);
+        "exit-seen-first" if rank() < 2 => unsafe {
+            libc::atexit(end_of_exit);
         },
         "own-hook" => {
             std::panic::set_hook(Box::new(|info| eprintln!("the program's hook: {info}")))
@@ -213,9 +213,17 @@ fn exit_begins() -> std::path::PathBuf {
         .into()
 }
 
-/// Comes behind what the library does at the exit.
-extern "C" fn exit_slowly() {
-    let _ = std::fs::write(exit_begins(), "");
+/// Comes behind what the library does at the exit. PE 0 does not come to its end before PE 1 has failed of it.
+extern "C" fn end_of_exit() {
+    let file = exit_begins();
+    if rank() == 1 {
+        let _ = std::fs::remove_file(file);
+        return;
+    }
+    let _ = std::fs::write(&file, "");
+    while file.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     std::thread::sleep(MOMENT);
 }
 
