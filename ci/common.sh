@@ -11,10 +11,9 @@ called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-# How cargo builds in release mode here: with the feature verbs, so that it builds once what tests of devices want, too. As
-# users have it by default, without, it is in debug mode that everything is tested.
+# How cargo builds in release mode here: once for all that is run so.
 # shellcheck disable=SC2034 # of those who source this
-release=(--release --quiet --workspace --features shmem-core/verbs)
+release=(--release --quiet --workspace)
 
 # at_exit COMMAND: runs it when the script ends, however it does, after what was given before.
 exit_commands=()
@@ -41,6 +40,13 @@ skipped() {
     echo "skipped: $0: $why (it takes $what)" >&2
     [[ -z ${SHMEM_TEST_SKIPPED:-} ]] ||
         printf '%s\t%s\t%s\t%s\n' "$need" "$0" "$0" "$(tr -s '[:space:]' ' ' <<<"$why")" >>"$SHMEM_TEST_SKIPPED"
+}
+
+# Begins the list of what is skipped, unless a script that called this one has begun it.
+begin_skipped() {
+    export SHMEM_TEST_SKIPPED=${SHMEM_TEST_SKIPPED:-$target/skipped}
+    mkdir -p "$(dirname "$SHMEM_TEST_SKIPPED")"
+    : >"$SHMEM_TEST_SKIPPED"
 }
 
 # A typing mistake must not make a test pass.
@@ -71,6 +77,26 @@ need() {
     done
 }
 nothing_is_missing() { [[ ${#missing[@]} == 0 ]] || cannot "$1" "these packages are missing (Debian's names): ${missing[*]}"; }
+
+# run_tests [--no-run] [ARGUMENT...]: all tests but those of documentation, by cargo-nextest where it is installed. Its
+# settings are in .config/nextest.toml. Tests wait more than they compute, so there are two for each processor.
+run_tests() {
+    if cargo nextest --version >/dev/null 2>&1; then
+        cargo nextest run --workspace --cargo-quiet --test-threads $((2 * $(nproc))) "$@"
+    else
+        cargo test --workspace --lib --bins --tests --examples --no-fail-fast --quiet "$@"
+    fi
+}
+format() {
+    if cargo fmt --version >/dev/null 2>&1; then cargo fmt --all --check; else skipped format "there is no cargo fmt"; fi
+}
+lints() {
+    if cargo clippy --version >/dev/null 2>&1; then
+        cargo clippy --workspace --all-targets --quiet -- -D warnings
+    else
+        skipped lints "there is no cargo clippy"
+    fi
+}
 
 # The programs of the NAS benchmarks.
 npb_programs() { basename -s .rs npb-ports/src/bin/*.rs; }
@@ -171,9 +197,9 @@ processor_seconds() {
 }
 skipped_rows() { if [[ -s ${SHMEM_TEST_SKIPPED:-} ]]; then wc -l <"$SHMEM_TEST_SKIPPED"; else echo 0; fi; }
 
-# What was skipped, and how long everything took; ends with the status of the whole.
+# What was skipped, how long everything took, and which stages have grown; ends with the status of the whole.
 stages() {
-    local row need tests why name result seconds busy
+    local row need tests why name result seconds busy all
     [[ -z $beside_group ]] || beside_ended
     echo
     if [[ $(skipped_rows) != 0 ]]; then
@@ -188,11 +214,28 @@ stages() {
         echo "nothing was skipped"
     fi
     echo
+    all=$(processor_seconds)
     printf '%7s %7s  %s\n' seconds "of CPU" stage
     for row in "${stage_rows[@]}"; do
         IFS=$'\t' read -r seconds busy name result <<<"$row"
         printf '%7d %7d  %-60s %s\n' "$seconds" "$busy" "$name" "$result"
     done
-    printf '%7d %7d  %s\n' "$SECONDS" "$(processor_seconds)" "all of ${1:-it}"
+    printf '%7d %7d  %s\n' "$SECONDS" "$all" "all of $1"
+    for row in "${stage_rows[@]}"; do
+        IFS=$'\t' read -r _ busy name result <<<"$row"
+        within_budget "$1" "$name" "$busy"
+    done
+    within_budget "$1" all "$all"
     exit "$stages_failed"
+}
+
+# within_budget SCRIPT STAGE SECONDS: warns if a stage took over a quarter more seconds of CPU than ci/budget has for it.
+within_budget() {
+    local budget
+    budget=$(awk -F '\t' -v script="$1" -v stage="$2" '$1 == script && $2 == stage { print $3 }' ci/budget)
+    [[ -n $budget ]] || return 0
+    # A few seconds are noise in a short stage.
+    if (($3 * 4 > budget * 5 && $3 > budget + 5)); then
+        echo "warning: $1: $2: $3 seconds of CPU, over a quarter more than the $budget in ci/budget. If that is meant, change the figure there."
+    fi
 }

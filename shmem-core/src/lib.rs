@@ -134,8 +134,3 @@ pub use testing::*;
 pub use topics::*;
 #[doc(no_inline)]
 pub use waiting::*;
-
-/// The programs in the README are compiled and run as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;

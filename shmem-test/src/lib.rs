@@ -66,3 +66,8 @@ pub fn test(test: &Test, program: impl FnOnce()) {
         std::panic::resume_unwind(Box::new(why));
     }
 }
+
+/// The programs in the README are compiled and run as tests. They are here, because one of them is a test that is a job.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -1,37 +1,14 @@
-//! Which device a job uses, and jobs on devices that do not tell of what peers write.
+//! Which device a job uses, and waits on devices that do not report what peers write. The suites run on such devices, too:
+//! `silent` among the layouts.
 
 use shmem_testkit::Job;
 
-use crate::programs::{CONFORMANCE, HELLO, RING, layouts, shmrun};
+use crate::programs::{HELLO, RING, shmrun};
 
 /// A job whose software HCAs are as taciturn as an RDMA device. Whoever waits for a bell there
 /// waits until something else happens by chance, or for the doorbell's safeguard of seconds.
 fn silent(options: &str, program: &str) -> Job {
     shmrun(options, &[program]).env("SHMEM_SOFT_FAULTS", "silent")
-}
-
-fn passes(options: &str, env: &[(&str, &str)]) {
-    let out = silent(options, CONFORMANCE)
-        .envs(env.iter().copied())
-        .succeed();
-    assert!(out.contains("checks passed on"), "{out}");
-}
-
-layouts! {
-    passes;
-    two_nodes_of_one: "-n 2 --nodes 2";
-    // Polling that ends at once, so that every wait looks again and naps.
-    two_nodes_of_two_that_sleep: "-n 4 --nodes 2", "SHMEM_SPIN" = "0";
-    uneven: "-n 5 --nodes 3", "SHMEM_SPIN" = "10";
-    one_connection_at_a_time: "-n 6 --nodes 3", "SHMEM_MAX_QPS" = "1", "SHMEM_SPIN" = "0";
-    two_connections_at_a_time: "-n 8 --nodes 4", "SHMEM_MAX_QPS" = "2";
-    over_xrc: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc", "SHMEM_SPIN" = "0";
-    all_connected: "-n 4 --nodes 4", "SHMEM_CONNECT" = "static";
-    // What a Soft-RoCE device leads to: parts, and atomics by owners.
-    by_owners_in_parts: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner",
-        "SHMEM_HEAP_REGISTER" = "grow", "SHMEM_SPIN" = "0";
-    with_loss: "-n 4 --nodes 2",
-        "SHMEM_SOFT_FAULTS" = "silent,drop=1%,duplicate=1%,reorder=2%,seed=5";
 }
 
 /// A ring of waits, each for a word that a PE on another node writes. If nobody looked again, each

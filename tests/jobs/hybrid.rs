@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use shmem_testkit::launchers::{hydra, installed};
 use shmem_testkit::needs::skipped;
 use shmem_testkit::tools::{self, command};
 use shmem_testkit::{Job, text};
 
 use crate::c_library::toolchain::toolchain;
 use crate::launchers::{hydra_on, remote_shell};
-use crate::programs::{hydra, installed, shmrun};
+use crate::programs::shmrun;
 
 /// First init, first finalize: `m`PI or Open`s`HMEM.
 const ORDERS: [[&str; 2]; 4] = [["ms", "ms"], ["ms", "sm"], ["sm", "ms"], ["sm", "sm"]];
@@ -355,7 +356,8 @@ fn mpich_5_in_every_order() {
             return;
         };
         let mpiexec = prefix.join("bin/mpiexec.hydra");
-        let shell = remote_shell().display();
+        let shell = remote_shell();
+        let shell = shell.display();
         let hosts = format!("-launcher ssh -launcher-exec {shell} -hosts n1:2,n2:2 -n 4");
         for [inits, finalizes] in ORDERS {
             for options in ["-n 4", &hosts] {

@@ -4,48 +4,30 @@
 //! "Several hosts" are proxies of Hydra on this machine, each started by what `mpiexec.hydra` takes for a
 //! remote shell. They need Hydra (`mpich` of `SHMEM_TEST_REQUIRE`). `ci/slurm.sh` has the same for Slurm.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::OnceLock;
 use std::time::Duration;
 
+use shmem_testkit::launchers::{self, hydra, installed};
 use shmem_testkit::processes::{self, threads};
 use shmem_testkit::{Job, needs, wait_until};
 
 use crate::programs::{
-    BUSY, CONFORMANCE, HEAT2D, HELLO, HISTOGRAM, LIVES, MISHAPS, PMI_RING, RING, STATICS, hydra,
-    installed, shmrun,
+    BUSY, CONFORMANCE, HEAT2D, HELLO, HISTOGRAM, LIVES, MISHAPS, PMI_RING, RING, STATICS, shmrun,
 };
-
-/// What `mpiexec.hydra` takes for ssh: runs the command, which follows options and a host, here.
-pub(crate) fn remote_shell() -> &'static Path {
-    static SHELL: OnceLock<PathBuf> = OnceLock::new();
-    SHELL.get_or_init(|| {
-        let name = format!("launchers-shell-{}", std::process::id());
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let script =
-            "#!/bin/sh\nwhile [ \"$1\" != \"${1#-}\" ]; do shift; done\nshift\neval exec \"$@\"\n";
-        std::fs::write(&path, script).expect("a file for the test");
-        let executable = PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, executable).expect("an executable file");
-        path
-    })
-}
 
 /// A job of Hydra with 2 PEs on each of some hosts.
 pub(crate) fn hydra_on(hosts: u32, options: &str, program: &[&str]) -> Option<Job> {
-    let shell = remote_shell();
-    let list: Vec<String> = (1..=hosts).map(|i| format!("n{i}:2")).collect();
-    let options = format!(
-        "-launcher ssh -launcher-exec {} -hosts {} -n {} {options}",
-        shell.display(),
-        list.join(","),
-        2 * hosts
-    );
-    let job = hydra(&options, program)?.env("HYDRA_LAUNCHER_AUTOFORK", "0");
-    // The hosts have their cores in common, which no PE can know.
-    Some(job.env("SHMEM_SPIN", "0"))
+    launchers::hydra_on(tmp(), hosts, options, program)
+}
+
+/// The remote shell of those hosts.
+pub(crate) fn remote_shell() -> PathBuf {
+    launchers::remote_shell(tmp())
+}
+
+fn tmp() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
 #[test]

@@ -41,11 +41,13 @@ fn sources(folder: &Path, ending: &str, out: &mut Vec<(String, String)>) {
 
 #[test]
 fn every_program_of_the_tests_is_built() {
-    let manifest = read("tests/Cargo.toml");
-    let built: BTreeSet<_> = between(&manifest, "path = \"programs/", "\"")
-        .map(|path| path.trim_end_matches("/main.rs").to_owned())
-        .collect();
-    assert_eq!(entries("tests/programs"), built);
+    for tests in ["tests", "tests/apps"] {
+        let manifest = read(&format!("{tests}/Cargo.toml"));
+        let built: BTreeSet<_> = between(&manifest, "path = \"programs/", "\"")
+            .map(|path| path.trim_end_matches("/main.rs").to_owned())
+            .collect();
+        assert_eq!(entries(&format!("{tests}/programs")), built);
+    }
 }
 
 /// The page on tests has a row for each file of these, and for each script.
@@ -53,14 +55,19 @@ fn every_program_of_the_tests_is_built() {
 fn the_page_on_tests_names_all() {
     let page = read("docs/testing.md");
     let no_tests = ["main.rs", "programs.rs", "lists.rs"];
-    for name in entries("tests/jobs") {
-        let named =
-            page.contains(&format!("tests/jobs/{name}")) || page.contains(&format!("`{name}`"));
+    for name in entries("tests/jobs")
+        .into_iter()
+        .chain(entries("tests/apps/jobs"))
+    {
+        let named = page.contains(&format!("jobs/{name}")) || page.contains(&format!("`{name}`"));
         assert!(named || no_tests.contains(&&name[..]), "no {name}");
     }
     for name in entries("ci").iter().filter(|name| name.ends_with(".sh")) {
         let named = page.contains(&format!("ci/{name}"));
-        assert!(named || name == "common.sh", "no {name}");
+        assert!(
+            named || name == "common.sh" || name == "machine.sh",
+            "no {name}"
+        );
     }
 }
 

@@ -2,38 +2,24 @@
 
 use shmem_testkit::Job;
 
-use crate::programs::{LIVES, STATICS, layouts, shmrun};
+use crate::layouts::{self, Layout};
+use crate::programs::{LIVES, STATICS, shmrun};
 
 fn lives(options: &str, args: &[&str]) -> Job {
     shmrun(options, &[&[LIVES], args].concat())
 }
 
-fn all(options: &str, env: &[(&str, &str)]) {
-    let run = |program: &[&str]| {
-        let job = shmrun(options, program).envs(env.iter().copied());
-        job.succeed()
-    };
+fn all(layout: &Layout) {
     for args in [&["5"][..], &["3", "static"], &["5", "dropped"]] {
-        run(&[&[LIVES], args].concat());
+        layout.job(&[&[LIVES], args].concat()).succeed();
     }
-    let out = run(&[STATICS]);
+    let out = layout.job(&[STATICS]).succeed();
     assert!(out.contains("static data checked on"), "{out}");
 }
 
-layouts! {
-    all;
-    one_pe: "-n 1";
-    three_on_one_node: "-n 3";
-    two_nodes_of_one: "-n 2 --nodes 2";
-    three_nodes_uneven: "-n 5 --nodes 3";
-    by_exec: "-n 4 --nodes 2 --spawn exec";
-    static_connections: "-n 4 --nodes 2", "SHMEM_CONNECT" = "static";
-    xrc: "-n 4 --nodes 2", "SHMEM_TRANSPORT" = "xrc";
-    owner: "-n 4 --nodes 2", "SHMEM_ATOMICS" = "owner";
-    grow: "-n 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow";
-    reserved: "-n 4 --nodes 2", "SHMEM_HEAP_COMMIT" = "reserve", "SHMEM_SYMMETRIC_SIZE" = "16m";
-    transparent: "-n 2", "SHMEM_HEAP_PAGES" = "transparent";
-    lossy: "-n 4 --nodes 2", "SHMEM_SOFT_FAULTS" = "drop=1%,duplicate=1%,reorder=2%,seed=3";
+#[test]
+fn on_all_layouts() {
+    (0..layouts::PARTS).for_each(|part| layouts::each("lives", part, all));
 }
 
 /// Descriptors, threads, mappings and memory of lives that are over do not stay. `SHMEM_TEST_LIVES` is how

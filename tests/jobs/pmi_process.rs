@@ -4,8 +4,9 @@
 //! The latter is the need `mpich` of `SHMEM_TEST_REQUIRE`.
 
 use shmem_testkit::Job;
+use shmem_testkit::launchers::hydra;
 
-use crate::programs::{PMI_PROCESS, PMI_RING, hydra, shmrun};
+use crate::programs::{PMI_PROCESS, PMI_RING, shmrun};
 
 const PROGRAM: &str = PMI_PROCESS;
 const EXAMPLE: &str = PMI_RING;

@@ -1,9 +1,6 @@
-//! What the tests start: the programs that cargo has built for them, and two launchers.
-
-use std::process::Stdio;
+//! What the tests start: the programs that cargo has built for them, and `shmrun`.
 
 use shmem_testkit::Job;
-use shmem_testkit::needs::skipped;
 
 macro_rules! programs {
     ($($constant:ident = $name:literal;)*) => { $(
@@ -20,7 +17,6 @@ programs! {
     COSTS = "costs";
     CRASH = "crash";
     DIFFER = "differ";
-    GRAPH500 = "graph500-under-test";
     HANGS = "hangs";
     HASH_MAP = "hash-map";
     HEAT2D = "heat2d";
@@ -30,8 +26,6 @@ programs! {
     LOCK = "lock";
     MANY = "many-under-test";
     MISHAPS = "mishaps";
-    NPB = "npb";
-    NPB_FRAME = "npb-frame";
     OWN_TYPE = "own-type";
     PLACES = "places";
     PMI_CLIENT = "pmi-client";
@@ -58,31 +52,3 @@ programs! {
 pub(crate) fn shmrun(options: &str, program: &[&str]) -> Job {
     Job::new(SHMRUN, options, program)
 }
-
-/// Whether a launcher is installed, which is the need `need`.
-pub(crate) fn installed(launcher: &str, need: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|dir| dir.join(launcher).exists());
-    if !found {
-        skipped(need, format_args!("{launcher} is not installed"));
-    }
-    found
-}
-
-/// A job of MPICH's launcher; none if that is not installed. Its `mpiexec` tells the first process's proxy when
-/// its input ends, and dies of SIGPIPE if that has gone by then, so the input does not end.
-pub(crate) fn hydra(options: &str, program: &[&str]) -> Option<Job> {
-    let job = || Job::new("mpiexec.hydra", options, program).stdin(Stdio::piped());
-    installed("mpiexec.hydra", "mpich").then(job)
-}
-
-/// A test for each layout: its name, options of `shmrun`, and settings.
-macro_rules! layouts {
-    ($run:path; $($name:ident: $options:literal $(, $env:literal = $value:literal)*;)*) => { $(
-        #[test]
-        fn $name() {
-            $run($options, &[$(($env, $value)),*]);
-        }
-    )* };
-}
-pub(crate) use layouts;

@@ -33,6 +33,10 @@ pub enum Error {
     Machine(PathBuf),
     /// The static library is not what it should be.
     Archive(PathBuf, Damaged),
+    /// There is no crate of this name, only these.
+    NoCrate(String, String),
+    /// `tests/jobs/layouts/named.txt` has no layout of this name.
+    NoLayout(String),
     /// There is no list of installed files.
     NotInstalled(PathBuf),
     /// The list of installed files names something outside the prefix.
@@ -75,6 +79,13 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Archive(path, why) => write!(f, "{}: {why}", path.display()),
+            Self::NoCrate(name, names) => write!(
+                f,
+                "there are no tests for a crate {name}, only for: {names} (all tests: ci/test.sh)"
+            ),
+            Self::NoLayout(name) => {
+                write!(f, "tests/jobs/layouts/named.txt has no layout {name}")
+            }
             Self::NotInstalled(path) => write!(
                 f,
                 "nothing is installed there: {} does not exist",

@@ -9,6 +9,7 @@ use xtask::build::Build;
 use xtask::dist;
 use xtask::error::Error;
 use xtask::figures;
+use xtask::inner;
 use xtask::install::{Destination, install, uninstall};
 
 #[derive(Parser)]
@@ -45,6 +46,12 @@ enum Chore {
     Uninstall {
         #[command(flatten)]
         place: Place,
+    },
+    /// Test a crate after a change: its unit tests, and a few whole jobs that pass through it
+    T {
+        /// The crate without `shmem-`, such as core, ib or launch
+        #[arg(value_name = "CRATE")]
+        name: String,
     },
     /// Measure and draw the figures of the works behind this runtime; --list says which, --help how
     #[command(disable_help_flag = true)]
@@ -140,6 +147,7 @@ fn run(chore: Chore) -> Result<String, Error> {
                 destination.root().display()
             ))
         }
+        Chore::T { name } => inner::run(&name),
         Chore::Figures { profile, arguments } => {
             figures::run(&profile, &arguments).map(|()| String::new())
         }

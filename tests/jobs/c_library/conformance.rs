@@ -8,7 +8,7 @@ use shmem_testkit::needs::skipped;
 use shmem_testkit::tools::OBJCOPY;
 use shmem_testkit::{Job, text};
 
-use crate::programs::layouts;
+use crate::layouts::{self, Layout};
 
 use super::toolchain::{Toolchain, sources, toolchain, works};
 
@@ -22,25 +22,17 @@ fn all_pass(job: Job) {
     assert!(out.contains(" checks, 0 failed on "), "{out}");
 }
 
-fn passes(options: &str, env: &[(&str, &str)]) {
+fn passes(layout: &Layout) {
     let Some(c) = toolchain() else { return };
-    let job = c.job(options, &program(c, "conformance", &[]), &[]);
-    all_pass(job.envs(env.iter().copied()));
+    let job = c.job(layout.options(), &program(c, "conformance", &[]), &[]);
+    all_pass(layout.settings(job));
 }
 
 // Below these routines is what Rust's have been tested with on many more layouts; what C adds, variables that are symmetric
 // above all, depends on how memory is shared and registered.
-layouts! {
-    passes;
-    one_pe: "-np 1";
-    two_on_one_node: "-np 2";
-    five_on_one_node: "-np 5";
-    two_nodes_of_two: "-np 4 --nodes 2";
-    three_nodes_uneven: "-np 5 --nodes 3";
-    by_exec: "-np 4 --nodes 2 --spawn exec";
-    grow: "-np 4 --nodes 2", "SHMEM_HEAP_REGISTER" = "grow";
-    owner: "-np 4 --nodes 2", "SHMEM_ATOMICS" = "owner";
-    xrc: "-np 5 --nodes 3", "SHMEM_TRANSPORT" = "xrc";
+#[test]
+fn on_all_layouts() {
+    (0..layouts::PARTS).for_each(|part| layouts::each("c", part, passes));
 }
 
 /// Programs find their static variables wherever the linker and the kernel put them.

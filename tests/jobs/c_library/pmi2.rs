@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use shmem_testkit::launchers::hydra;
 use shmem_testkit::needs::skipped;
 use shmem_testkit::tools::CC;
 use shmem_testkit::{Job, text};
 
 use super::toolchain::{Toolchain, scratch, sources, toolchain};
-use crate::programs::hydra;
 
 /// What `pkg-config` says about the library; `None` without it.
 fn flags(c: &Toolchain, kind: &str) -> Option<Vec<String>> {

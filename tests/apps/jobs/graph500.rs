@@ -1,10 +1,12 @@
 //! The Graph500 benchmark as jobs: edges, roots and levels are those of the reference on every layout, with and without
 //! MPI, and what cannot work is refused in words that help. How results can be wrong is tested in `graph500/tests`.
 
+use std::path::Path;
+
+use shmem_testkit::launchers::{hydra, hydra_on, installed};
 use shmem_testkit::{Job, Outcome};
 
-use crate::launchers::hydra_on;
-use crate::programs::{GRAPH500, hydra, installed, shmrun};
+use crate::programs::{GRAPH500, TMP, shmrun};
 
 const ALGORITHMS: [&str; 2] = ["top-down", "direction-optimising"];
 
@@ -68,7 +70,7 @@ fn hybrid_on_several_nodes() {
     for algorithm in ALGORITHMS {
         let args = ["10", "--check", "--hybrid", "--roots", "4", "--algorithm"];
         let args = [&[GRAPH500], &args[..], &[algorithm]].concat();
-        if let Some(job) = hydra_on(3, "", &args) {
+        if let Some(job) = hydra_on(Path::new(TMP), 3, "", &args) {
             verifies(job, 10, 6);
             // There is an MPICH, then.
             verifies(shmrun("-n 4 --nodes 2", &args), 10, 4);

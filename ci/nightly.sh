@@ -1,0 +1,195 @@
+#!/usr/bin/env bash
+# Everything there is: ci/test.sh, every layout, every test that is too long for each run, other launchers, machines and
+# processors. As root on Debian it gets what the machine lacks, runs as an ordinary user with 1024 descriptors what such a
+# user can run, and nothing may be skipped; as another user it runs what it can and reports what it skips.
+# Usage: ci/nightly.sh [--list | --ci | PART...]
+#   --list         prints the parts
+#   --ci           what .ci/run runs: the parts of each run, and one of the others, in turn
+#   PART...        only these, as the caller
+#   SHMEM_CI_SEED  with --ci: which part has its turn, and which covering array of layouts is tested (from the commit)
+#   SHMEM_NIGHTLY_SEEDS   seeds of each simulation (20000)
+[[ -n ${SHMEM_CI:-} || $* != *--ci* ]] || SHMEM_CI=1 exec timeout --kill-after 60 85m "${BASH:-bash}" "$0" "$@"
+source "$(dirname "$0")/common.sh"
+
+# part NAME WHEN WHO TITLE: WHEN is `ci` (each run of CI), `turn` (CI takes turns), or `night`; WHO is `user` or `root`. The
+# function that is part_NAME runs it.
+parts=()
+declare -A when=() who=() title=()
+part() {
+    parts+=("$1")
+    when[$1]=$2 who[$1]=$3 title[$1]=$4
+}
+
+part programs ci user "jobs in release mode"
+part_programs() {
+    cargo build "${release[@]}" --bins --examples
+    local bin=$target/release
+    "$bin/shmrun" -n 4 --nodes 2 "$bin/npb-ep" A
+    # The benchmarks check what they move.
+    "$bin/shmrun" -n 3 --nodes 2 "$bin/p2p" 1 >/dev/null
+    "$bin/shmrun" -n 6 --nodes 3 "$bin/first_contact" --stops 1 --stop-ms 100 >/dev/null
+    "$bin/shmrun" -n 2 "$bin/pages" 4 --passes 1 >/dev/null
+}
+
+part oldest ci user "the oldest Rust"
+# The oldest version that the manifest promises. Where it is the installed one, everything here is built
+# with it.
+part_oldest() {
+    local stated
+    stated=$(sed -n 's/^rust-version = "\([^"]*\)".*/\1/p' Cargo.toml)
+    echo "stated: $stated; installed: $(rustc --version)"
+    [[ $(rustc --version) == "rustc $stated."* ]] ||
+        CARGO_TARGET_DIR=$target/oldest rustup run --install "$stated" cargo check --workspace --all-targets --quiet
+}
+
+part api ci user "public interface"
+part_api() { ci/api.sh; }
+
+part pictures ci user "pictures of jobs"
+part_pictures() { ci/pictures.sh; }
+
+part slurm ci user "jobs under Slurm"
+part_slurm() { ci/slurm.sh; }
+
+part openmpi ci user "Open MPI programs under shmrun"
+part_openmpi() { ci/openmpi.sh; }
+
+part pmix ci user "jobs under launchers that speak PMIx"
+part_pmix() { ci/pmix.sh; }
+
+part soak ci root "jobs over namespaces that lose packets"
+part_soak() { ci/soak.sh 5; }
+
+part netns ci root "jobs on hosts behind ssh, one of them cut off"
+part_netns() { ci/netns.sh; }
+
+part arm_lints ci user "lints for AArch64"
+part_arm_lints() { ci/aarch64.sh lints; }
+
+part layouts turn user "every layout"
+part_layouts() {
+    SHMEM_LAYOUTS=all cargo test -p shmem-tests --test jobs --quiet -- conformance:: lives::on_all c_library::conformance::on_all
+}
+
+part ignored turn user "tests that are too long for each run"
+part_ignored() { cargo test --workspace --exclude npb-ports --lib --bins --tests --no-fail-fast --quiet -- --ignored; }
+
+part simulations turn user "simulations with more seeds, and explorations"
+part_simulations() {
+    SHMEM_SIM_SEEDS=${SHMEM_NIGHTLY_SEEDS:-20000} cargo test "${release[@]}" --test handshake --test sim -- --include-ignored
+}
+
+part benchmarks turn user "benchmarks in release mode"
+# The NAS benchmarks and what measures, optimised and without checks of arithmetic, and whether they are vector code. (Jobs have
+# them with checks.) The packages beside theirs ask for what the whole workspace asks of its dependencies: without them
+# all would be built again.
+part_benchmarks() {
+    local theirs=(--release --quiet -p npb-kernels -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests-apps)
+    cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored
+    cargo test "${theirs[@]}" --test apps -- npb:: --include-ignored
+}
+
+part models turn user "models of what threads share"
+part_models() { ci/models.sh; }
+
+part package turn user "packages, each built"
+part_package() { ci/package.sh --verify; }
+
+part fuzz turn user "decoders and servers, with random bytes"
+part_fuzz() {
+    cargo run --quiet --release --config profile.release.overflow-checks=true --config profile.release.debug-assertions=true \
+        -p shmem-fuzz --bin campaign -- --total "${SHMEM_NIGHTLY_FUZZ:-5000000}"
+}
+
+part vm_verbs turn user "real verbs in a virtual machine"
+part_vm_verbs() { ci/vm.sh conformance interop; }
+
+part vm_jobs turn user "jobs on real verbs in virtual machines"
+part_vm_jobs() { ci/vm.sh verbs run soft two_jobs marks; }
+
+part vm night user "all jobs of virtual machines"
+part_vm() { ci/vm.sh; }
+
+part aarch64 night user "AArch64, emulated"
+part_aarch64() { ci/aarch64.sh; }
+
+# Parts that come in smaller pieces for CI.
+in_pieces=" vm_verbs vm_jobs arm_lints "
+
+seed=${SHMEM_CI_SEED:-}
+mode=night
+wanted=()
+for argument in "$@"; do
+    case $argument in
+    --list)
+        for name in "${parts[@]}"; do printf '%-12s %-6s %-5s %s\n' "$name" "${when[$name]}" "${who[$name]}" "${title[$name]}"; done
+        exit
+        ;;
+    --ci) mode=ci ;;
+    *)
+        [[ -n ${title[$argument]:-} ]] || {
+            echo "ci/nightly.sh: no part $argument; there are: ${parts[*]}" >&2
+            exit 2
+        }
+        wanted+=("$argument")
+        ;;
+    esac
+done
+
+# As the caller: also how root starts a part as somebody else.
+if [[ ${#wanted[@]} == 1 ]]; then
+    part_"${wanted[0]}"
+    exit
+elif [[ ${#wanted[@]} != 0 ]]; then
+    begin_skipped
+    for name in "${wanted[@]}"; do stage "${title[$name]}" "part_$name"; done
+    stages ci/nightly.sh
+fi
+
+chosen=()
+if [[ $mode == ci ]]; then
+    [[ -n $seed ]] || seed=$((16#$(git rev-parse --short=7 HEAD)))
+    turns=()
+    for name in "${parts[@]}"; do
+        case ${when[$name]} in
+        ci) chosen+=("$name") ;;
+        turn) turns+=("$name") ;;
+        esac
+    done
+    turn=${turns[seed % ${#turns[@]}]}
+    chosen+=("$turn")
+    # Another covering array in each run.
+    export SHMEM_LAYOUTS=${SHMEM_LAYOUTS:-$seed}
+    echo "SHMEM_CI_SEED=$seed: the turn of $turn, and the covering array of layouts of that seed"
+else
+    for name in "${parts[@]}"; do [[ $in_pieces == *" $name "* ]] || chosen+=("$name"); done
+fi
+
+run() {
+    local name=$1 command=$2
+    if [[ $(id -u) != 0 ]]; then
+        if [[ ${who[$name]} == root ]]; then
+            skipped hosts "only root can run ci/nightly.sh $name"
+        else
+            "$command" "${title[$name]}" ci/nightly.sh "$name"
+        fi
+    else
+        "$command" "${title[$name]}" "as_${who[$name]}" ci/nightly.sh "$name"
+    fi
+}
+if [[ $(id -u) == 0 ]]; then
+    source ci/machine.sh
+    stage "packages" packages
+    stage "an ordinary user" make_user
+    [[ $stages_failed == 0 ]] || stages "ci/nightly.sh${mode/night/}"
+    stage "ci/test.sh as an ordinary user" test_as_user
+    stage "what that skipped, as root" again_as_root
+else
+    begin_skipped
+    stage "ci/test.sh" ci/test.sh
+fi
+for name in "${chosen[@]}"; do
+    # Under emulation a processor is idle half of the time.
+    if [[ $name == vm ]]; then run "$name" beside; else run "$name" stage; fi
+done
+if [[ $mode == ci ]]; then stages .ci/run; else stages ci/nightly.sh; fi
