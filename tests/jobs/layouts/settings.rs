@@ -123,6 +123,8 @@ pub(super) const SETTINGS: &[Setting] = &[
 
 /// Pairs that shmrun or the software HCA rejects, by the names of their settings and values.
 const NEVER: &[[(&str, &str); 2]] = &[
+    // Over XRC no message reaches the owner from every PE.
+    [("transport", "xrc"), ("atomics", "owner")],
     // Nodes that share a port need an address each, which loopback has in IPv4 only.
     [("ports", "one for all"), ("address", "IPv6")],
 ];
