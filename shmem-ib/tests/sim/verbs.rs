@@ -6,13 +6,7 @@
 //! completion in order and with the right status; every value read or fetched; all memory at
 //! the end, byte by byte; that additions to words shared by all connections were executed
 //! exactly once.
-//!
-//! `SHMEM_SIM_SEEDS=100000` runs more seeds, `SHMEM_SIM_SEED=n` only that one.
 
-#[path = "common/seeds.rs"]
-mod seeds;
-
-use seeds::number;
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
@@ -20,6 +14,7 @@ use shmem_ib::verbs::{
     SendOp, SendWr, Sge, VerbsError, WcStatus,
 };
 use shmem_ib_kit::sim::{NetConfig, SimNet};
+use shmem_testkit::seeds;
 
 /// Memory of a node: words that all connections add to, then an area per direction.
 const SHARED_WORDS: usize = 4;
@@ -519,23 +514,14 @@ impl World {
 
 #[test]
 fn random_programs_match_the_model() {
-    let seeds = match number("SHMEM_SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("SHMEM_SIM_SEEDS").unwrap_or(1500),
-    };
-    let (mut posted, mut packets, mut lost, mut again, mut failed) = (0, 0, 0, 0, 0);
+    let (mut runs, mut posted, mut packets, mut lost, mut again, mut failed) = (0, 0, 0, 0, 0, 0);
     let (mut corrupted, mut noticed) = (0, 0);
     let mut virtual_ns = 0;
-    for seed in seeds.clone() {
-        let result = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
-            world.run();
-            world.check_memory();
-            world
-        });
-        let Ok(mut world) = result else {
-            panic!("replay with SHMEM_SIM_SEED={seed}");
-        };
+    seeds::each(1500, |seed, _| {
+        let mut world = World::new(seed);
+        world.run();
+        world.check_memory();
+        runs += 1;
         posted += world
             .directions
             .iter()
@@ -552,12 +538,11 @@ fn random_programs_match_the_model() {
             again += counters.retransmitted;
             noticed += counters.icrc_errors;
         }
-    }
+    });
     println!(
-        "{} seeds, {failed} with a failed connection: {posted} requests, {packets} packets, \
+        "{runs} seeds, {failed} with a failed connection: {posted} requests, {packets} packets, \
          {lost} lost, {corrupted} corrupted ({noticed} noticed by CRC), {again} sent again, \
          {:.1} s of virtual time",
-        seeds.end - seeds.start,
         virtual_ns as f64 / 1e9,
     );
     assert!(posted > 0);

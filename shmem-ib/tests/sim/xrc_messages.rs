@@ -1,9 +1,6 @@
 //! Random XRC traffic in a network that loses, doubles and reorders: two initiators, and a node of two
 //! processes in one domain, each with a target, receives and memory. What is in memory and in receives
-//! at the end of each batch is what a model says. A failure prints its seed; `SHMEM_SIM_SEED` repeats it.
-
-#[path = "common/seeds.rs"]
-mod seeds;
+//! at the end of each batch is what a model says.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -15,10 +12,8 @@ use shmem_ib::verbs::{
 };
 use shmem_ib_kit::conformance::Region;
 use shmem_ib_kit::sim::{NetConfig, SimFabric, SimHca};
+use shmem_testkit::seeds;
 
-use seeds::number;
-
-const SEEDS: u64 = 300;
 const BATCHES: usize = 6;
 /// Memory of a process that one initiator has to itself.
 const AREA: usize = 8192;
@@ -289,17 +284,10 @@ fn connect(hca: &SimHca, qp: Qpn, peer: &SimHca, peer_qp: Qpn, mtu: Mtu) {
 
 #[test]
 fn memory_and_receives_are_what_the_model_says() {
-    let seeds = match number("SHMEM_SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("SHMEM_SIM_SEEDS").unwrap_or(SEEDS),
-    };
-    for seed in seeds {
-        let run = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
-            for _ in 0..BATCHES {
-                world.batch();
-            }
-        });
-        assert!(run.is_ok(), "failed with SHMEM_SIM_SEED={seed}");
-    }
+    seeds::each(300, |seed, _| {
+        let mut world = World::new(seed);
+        for _ in 0..BATCHES {
+            world.batch();
+        }
+    });
 }

@@ -6,11 +6,9 @@
 //! the end, completions in order and once, atomics executed once. Time is virtual.
 //!
 //! `SHMEM_SIM_CONVERSATIONS=1000000` runs more, on all processors; `SHMEM_SIM_SEED=n` replays one.
-//! With many, run the release build: `cargo test --release -p shmem-ib --test rc_conversations`.
+//! With many, run the release build: `cargo test --release -p shmem-ib --test sim conversations::`.
 
 mod conversation;
-#[path = "../common/seeds.rs"]
-mod seeds;
 
 use std::panic::catch_unwind;
 use std::sync::Mutex;
@@ -18,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conversation::{Conversation, Tally};
-use seeds::number;
+use shmem_testkit::seeds;
 
 fn report(tally: &Tally, elapsed: Duration) {
     let rate = tally.ops as f64 / elapsed.as_secs_f64();
@@ -41,9 +39,12 @@ fn report(tally: &Tally, elapsed: Duration) {
 
 #[test]
 fn conversations_match_the_reference() {
-    let (from, to) = match number("SHMEM_SIM_SEED") {
+    let (from, to) = match seeds::single() {
         Some(seed) => (seed, seed + 1),
-        None => (0, number("SHMEM_SIM_CONVERSATIONS").unwrap_or(24)),
+        None => {
+            let wanted = seeds::number("SHMEM_SIM_CONVERSATIONS");
+            (0, wanted.unwrap_or_else(|| seeds::count(24, 100)))
+        }
     };
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
@@ -80,7 +81,7 @@ fn conversations_match_the_reference() {
     let total = total.into_inner().unwrap();
     report(&total, began.elapsed());
     if let Some((seed, what)) = failure.into_inner().unwrap() {
-        panic!("{what}\nreplay with SHMEM_SIM_SEED={seed}");
+        panic!("{what}\n{}", seeds::how_to_repeat(seed));
     }
     assert_eq!(total.conversations, to - from);
     assert!(total.ops >= 1000 * total.conversations);
