@@ -16,8 +16,8 @@ use shmem_ib::connect::xrc::Nodes;
 use shmem_ib::verbs::{Mtu, Qpn};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::fabric::Fabric;
-use crate::world::{address, assert_leads_to, memory};
+use crate::xrc::fabric::Fabric;
+use crate::xrc::world::{address, assert_leads_to, memory};
 
 const PES: usize = 3;
 
@@ -408,7 +408,7 @@ fn explore(ready: bool, budget: Budget) -> usize {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "takes a minute without --release")]
+#[ignore = "nightly"]
 fn every_schedule_of_one_initiator_and_two_targets_settles() {
     let none = Budget::default();
     let budgets = [

@@ -25,7 +25,7 @@ use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qpn, Rkey};
 
-use crate::fabric::Fabric;
+use crate::rc::fabric::Fabric;
 
 pub(crate) use totals::Totals;
 

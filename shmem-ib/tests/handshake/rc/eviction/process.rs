@@ -7,7 +7,7 @@ use shmem_ib::connect::message::MAX_LEN;
 use super::{Event, GIVE_UP, Op, Thread, US, World, address};
 use shmem_ib::verbs::Qpn;
 
-use crate::fabric::Delivery;
+use crate::rc::fabric::Delivery;
 
 impl World {
     pub(super) fn execute(&mut self, op: usize) {

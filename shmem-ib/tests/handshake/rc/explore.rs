@@ -16,7 +16,7 @@ use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qpn};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::fabric::{Delivery, Fabric};
+use crate::rc::fabric::{Delivery, Fabric};
 
 /// How often each event that makes the state space infinite may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -479,7 +479,7 @@ fn every_schedule_with_impatience() {
 }
 
 #[test]
-#[ignore = "a million states: half a minute with --release"]
+#[ignore = "nightly"] // a million states
 fn every_schedule_with_impatience_and_faults() {
     for (name, budget, least) in [
         ("given up, and faults", (2, 1, 1, 1), 200_000),

@@ -13,8 +13,8 @@ use shmem_ib::connect::{UdAddress, Way};
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey, SrqNum};
 
-use crate::fabric::Fabric;
-use crate::totals::Totals;
+use crate::xrc::fabric::Fabric;
+use crate::xrc::totals::Totals;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;

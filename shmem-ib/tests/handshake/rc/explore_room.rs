@@ -23,7 +23,7 @@ use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::verbs::{Mtu, Qpn};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::fabric::{Delivery, Fabric};
+use crate::rc::fabric::{Delivery, Fabric};
 
 const JOB_ID: [u8; 16] = [1; 16];
 const JOB_KEY: [u8; 32] = [2; 32];
@@ -516,20 +516,14 @@ fn four_endpoints_with_two_queue_pairs_each() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "four hundred thousand states: half a minute with --release"
-)]
+#[ignore = "nightly"] // four hundred thousand states
 fn a_circle_with_one_queue_pair_each() {
     let start = State::new(1, &[&[1], &[2], &[0]], budget(0, 0, 1));
     assert!(explore("a circle", start).states > 400_000);
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "a hundred thousand states: ten seconds with --release"
-)]
+#[ignore = "nightly"] // a hundred thousand states
 fn two_want_two_with_one_queue_pair_each() {
     let start = State::new(1, &[&[1, 2], &[2], &[]], budget(0, 0, 2));
     assert!(explore("two want two", start).states > 100_000);

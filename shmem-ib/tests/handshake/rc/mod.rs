@@ -1,25 +1,20 @@
 //! Simulation of the connection handshake, from first contact to leaving: random networks from
 //! seeds, and all schedules of two endpoints within small budgets.
-//!
-//! `SHMEM_SIM_SEEDS=n` runs n seeds instead of the default, `SHMEM_SIM_SEED=s` replays one and
-//! prints what happens.
 
 mod eviction;
 mod explore;
 mod explore_room;
 mod fabric;
 mod leaving;
-#[path = "../common/seeds.rs"]
-mod seeds;
 mod world;
 
-use seeds::each_seed;
+use shmem_testkit::seeds;
 use world::{Totals, World};
 
 #[test]
 fn random_networks_always_connect_the_right_queue_pairs() {
     let mut totals = Totals::default();
-    if each_seed(20_000, |seed, replay| {
+    if seeds::each(20_000, |seed, replay| {
         World::new(seed, replay).run(&mut totals)
     }) {
         totals.assert_that_everything_happened();
@@ -30,7 +25,7 @@ fn random_networks_always_connect_the_right_queue_pairs() {
 #[test]
 fn everybody_leaves_and_nobody_is_left_behind() {
     let mut totals = leaving::Totals::default();
-    if each_seed(20_000, |seed, _| leaving::World::new(seed).run(&mut totals)) {
+    if seeds::each(20_000, |seed, _| leaving::World::new(seed).run(&mut totals)) {
         totals.assert_that_everything_happened();
     }
     println!("{totals:#?}");
@@ -39,7 +34,7 @@ fn everybody_leaves_and_nobody_is_left_behind() {
 #[test]
 fn operations_are_executed_once_whatever_makes_room() {
     let mut totals = eviction::Totals::default();
-    if each_seed(20_000, |seed, replay| {
+    if seeds::each(20_000, |seed, replay| {
         eviction::World::new(seed, replay).run(&mut totals)
     }) {
         totals.assert_that_everything_happened();

@@ -14,7 +14,7 @@ use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey};
 
-use crate::fabric::{Delivery, Fabric};
+use crate::rc::fabric::{Delivery, Fabric};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
