@@ -9,7 +9,7 @@ use shmem_ib::verbs::rng::Rng;
 use shmem_ib::verbs::{Completion, QpInit, QpType, Qpn, SendOp, SendWr, VerbsError};
 use shmem_ib_kit::job::{Job, Plain};
 
-use crate::through::{Between, Through};
+use super::through::{Between, Through};
 
 #[test]
 fn of_a_stream_few_requests_tell() {

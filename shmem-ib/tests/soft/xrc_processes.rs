@@ -23,6 +23,8 @@ use shmem_ib_kit::conformance::Region;
 
 const WINDOW: usize = 1 << 20;
 const ROLE: &str = "XRC_TEST_ROLE";
+/// Name of the test [`child`].
+const CHILD: &str = "xrc_processes::child";
 const PATIENCE: Duration = Duration::from_secs(60);
 const PSN: Psn = Psn(5);
 
@@ -201,7 +203,7 @@ impl Process {
     fn start(domain: &OwnedFd, heap: &OwnedFd, skip: usize) -> Self {
         let (domain, heap) = (domain.as_raw_fd(), heap.as_raw_fd());
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--ignored", "--nocapture"])
+            .args(["--exact", CHILD, "--ignored", "--nocapture"])
             .env(ROLE, format!("{domain} {heap} {skip}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -6,7 +6,7 @@ use shmem_ib::connect::endpoint::{Atomics, EndpointConfig};
 use shmem_ib::verbs::{QpAttr, QpInit, QpType, Qpn};
 use shmem_ib_kit::job::{Job, Plain};
 
-use crate::through::{Between, Through};
+use super::through::{Between, Through};
 
 /// What queue pairs were told, by the kind of each.
 type Told = Arc<Mutex<Vec<(QpType, QpAttr)>>>;
