@@ -7,7 +7,7 @@
 //! `interop` of `ci/vm.sh` makes one:
 //!
 //! ```text
-//! SHMEM_INTEROP=rxe0,10.8.0.2,/run/netns/soft interop_rxe [soft-rxe|rxe-soft] [MTU] [data] [CHECK...] [-CHECK...]
+//! SHMEM_INTEROP=rxe0,10.8.0.2,/run/netns/soft devices interop [soft-rxe|rxe-soft] [MTU] [data] [CHECK...] [-CHECK...]
 //! ```
 //!
 //! `SHMEM_INTEROP` is the device, an address of the software HCA, and the namespace where it is. The
@@ -21,7 +21,6 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -191,14 +190,15 @@ const DATA: &[&str] = &[
 /// What a panic said, for the table.
 static SAID: Mutex<String> = Mutex::new(String::new());
 
-fn main() -> ExitCode {
+/// Runs the checks that the arguments ask for. Returns whether they passed.
+pub(crate) fn run(arguments: &[String]) -> bool {
     let Some(wire) = Wire::from_env() else {
         skipped("rdma", "SHMEM_INTEROP names no wire to a Soft-RoCE device");
-        return ExitCode::SUCCESS;
+        return true;
     };
     let (mut soft_first, mut mtu) = (true, Mtu::M4096);
     let (mut named, mut without) = (Vec::new(), Vec::new());
-    for argument in std::env::args().skip(1) {
+    for argument in arguments {
         match argument.as_str() {
             "soft-rxe" => soft_first = true,
             "rxe-soft" => soft_first = false,
@@ -249,7 +249,7 @@ fn main() -> ExitCode {
         add(&mut soft, &pair.soft().counters());
     }
     print_summary(&wire, checks.len(), &failed, &soft, &before);
-    ExitCode::from(u8::from(!failed.is_empty()))
+    failed.is_empty()
 }
 
 fn add(sum: &mut Counters, more: &Counters) {

@@ -2,7 +2,7 @@
 //! and looks at all packets of RoCEv2 that go by meanwhile.
 //!
 //! ```text
-//! marks_rxe TRAFFIC_CLASS P_KEY COMMAND...
+//! devices marks TRAFFIC_CLASS P_KEY COMMAND...
 //! ```
 //!
 //! Every packet has to be marked so, and there have to be packets of connections and datagrams. Seeing
@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -117,11 +117,11 @@ fn number(text: &str) -> u16 {
     number.unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [class, pkey, program, rest @ ..] = &arguments[..] else {
+/// Runs the command of the arguments. Returns whether it succeeded and all packets were marked as they should be.
+pub(crate) fn run(arguments: &[String]) -> bool {
+    let [class, pkey, program, rest @ ..] = arguments else {
         skipped("rdma", "nobody said which packets to expect");
-        return ExitCode::SUCCESS;
+        return true;
     };
     let (class, pkey) = (number(class), number(pkey));
     let fd = packets_going_by().expect("packets can be seen (CAP_NET_RAW)");
@@ -146,5 +146,5 @@ fn main() -> ExitCode {
         right &= u16::from(*seen_class) == class && *seen_pkey == pkey;
         kinds[usize::from(*datagram)] = true;
     }
-    ExitCode::from(u8::from(!right || kinds != [true; 2]))
+    right && kinds == [true; 2]
 }

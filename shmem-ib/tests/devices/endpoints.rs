@@ -1,9 +1,6 @@
 //! Endpoints over RDMA devices, with threads as PEs: connections on demand, one-sided operations,
-//! sleeping and waking. Which devices: see `common/device.rs`. Where there is none each test is
-//! skipped, for the need `rdma` of `SHMEM_TEST_REQUIRE`.
+//! sleeping and waking.
 
-#[path = "common/device.rs"]
-mod device;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,20 +14,61 @@ use shmem_ib::verbs::{
 use shmem_ib_kit::job::{Job, Pe, Plain};
 use shmem_testkit::needs::skipped;
 
-/// The ports to use, unless there are none and need not be.
-fn ports() -> Option<[VerbsConfig; 2]> {
-    match device::pair() {
-        Ok((ports, _)) => Some(ports),
-        Err(why) => {
-            skipped("rdma", why);
-            None
+use crate::{Tally, device, wanted};
+
+/// Checks and their names.
+const CHECKS: [(&str, fn()); 8] = [
+    (
+        "operations_over_connections_on_demand",
+        operations_over_connections_on_demand,
+    ),
+    (
+        "a_target_that_computes_is_connected_and_written",
+        a_target_that_computes_is_connected_and_written,
+    ),
+    (
+        "a_stream_arrives_while_its_origin_computes",
+        a_stream_arrives_while_its_origin_computes,
+    ),
+    (
+        "connections_make_room_for_others",
+        connections_make_room_for_others,
+    ),
+    ("threads_share_an_endpoint", threads_share_an_endpoint),
+    (
+        "threads_share_the_datagrams_of_a_queue",
+        threads_share_the_datagrams_of_a_queue,
+    ),
+    (
+        "objects_come_and_go_under_load",
+        objects_come_and_go_under_load,
+    ),
+    ("sleeps_end_for_each_reason", sleeps_end_for_each_reason),
+];
+
+/// Runs the checks that the arguments ask for. Returns whether they passed.
+pub(crate) fn run(arguments: &[String]) -> bool {
+    if let Err(why) = device::pair() {
+        skipped("rdma", why);
+        return true;
+    }
+    let mut tally = Tally::default();
+    for (name, check) in CHECKS {
+        if wanted(name, arguments) {
+            tally.check(name, check, Vec::new);
         }
     }
+    tally.end()
+}
+
+/// The ports to use.
+fn ports() -> [VerbsConfig; 2] {
+    device::pair().expect("there was a device before").0
 }
 
 /// A job whose even and odd PEs are on one port each.
-fn job(n: u32, max_qps: u32) -> Option<Job<VerbsHca>> {
-    let ports = ports()?;
+fn job(n: u32, max_qps: u32) -> Job<VerbsHca> {
+    let ports = ports();
     let job = Job::on(n, |number, config| {
         config.max_qps = max_qps;
         // The guest of an emulator is slow.
@@ -38,12 +76,11 @@ fn job(n: u32, max_qps: u32) -> Option<Job<VerbsHca>> {
         VerbsHca::open(&ports[number as usize % 2]).unwrap_or_else(|e| panic!("{e}"))
     });
     job.pes.iter().for_each(Pe::register);
-    Some(job)
+    job
 }
 
-#[test]
 fn operations_over_connections_on_demand() {
-    let Some(job) = job(2, 0) else { return };
+    let job = job(2, 0);
     assert!(
         job.pes
             .iter()
@@ -76,9 +113,8 @@ fn operations_over_connections_on_demand() {
 }
 
 /// The progress thread of a PE that makes no call sleeps on the device, and wakes for a peer.
-#[test]
 fn a_target_that_computes_is_connected_and_written() {
-    let Some(job) = job(2, 0) else { return };
+    let job = job(2, 0);
     // Everybody is asleep by now.
     std::thread::sleep(Duration::from_millis(300));
     job.pes[0].put_word(1, 0, 7);
@@ -89,9 +125,8 @@ fn a_target_that_computes_is_connected_and_written() {
 }
 
 /// Puts that are held while others are under way arrive though the program makes no call, and few requests tell.
-#[test]
 fn a_stream_arrives_while_its_origin_computes() {
-    let Some(job) = job(2, 0) else { return };
+    let job = job(2, 0);
     let (a, b) = (&job.pes[0], &job.pes[1]);
     a.put_word(1, 0, 1);
     a.endpoint.quiet().unwrap();
@@ -125,10 +160,9 @@ fn a_stream_arrives_while_its_origin_computes() {
 }
 
 /// With fewer queue pairs than peers, connections are closed and made again.
-#[test]
 fn connections_make_room_for_others() {
     const N: u32 = 6;
-    let Some(job) = job(N, 2) else { return };
+    let job = job(N, 2);
     let start = std::sync::Barrier::new(N as usize);
     job.run(|pe| {
         start.wait();
@@ -150,10 +184,9 @@ fn connections_make_room_for_others() {
 }
 
 /// Many threads of one PE at once: each sleeps, and is woken by whoever finds its completion.
-#[test]
 fn threads_share_an_endpoint() {
     const EACH: u64 = 50;
-    let Some(job) = job(2, 0) else { return };
+    let job = job(2, 0);
     job.run(|pe| {
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -196,11 +229,10 @@ fn ud(hca: &VerbsHca, cq: Cq) -> shmem_ib::verbs::Qpn {
 }
 
 /// Threads that poll one queue share its datagrams, and each of these has its sender.
-#[test]
 fn threads_share_the_datagrams_of_a_queue() {
     const ALL: u32 = 3000;
     const ROOM: u32 = 32;
-    let Some([port, _]) = ports() else { return };
+    let [port, _] = ports();
     let hca = VerbsHca::open(&port).unwrap();
     let cq = hca.create_cq(64).unwrap();
     let qp = ud(&hca, cq);
@@ -266,10 +298,9 @@ fn threads_share_the_datagrams_of_a_queue() {
 
 /// Objects come and go while other threads use theirs, poll, and sleep; what is gone is refused, and
 /// nothing waits for ever.
-#[test]
 fn objects_come_and_go_under_load() {
     const ROUNDS: usize = 40;
-    let Some([port, _]) = ports() else { return };
+    let [port, _] = ports();
     let hca = VerbsHca::open(&port).unwrap();
     let done = AtomicBool::new(false);
     let shared = AtomicU32::new(0);
@@ -330,10 +361,9 @@ fn objects_come_and_go_under_load() {
 
 /// A sleep ends with a wake-up, with its time, and with a completion; a completion that nobody has
 /// polled lets nobody sleep.
-#[test]
 fn sleeps_end_for_each_reason() {
     const LONG: Duration = Duration::from_secs(60);
-    let Some([port, _]) = ports() else { return };
+    let [port, _] = ports();
     let hca = VerbsHca::open(&port).unwrap();
     let cq = hca.create_cq(16).unwrap();
     let qp = ud(&hca, cq);

@@ -1,25 +1,17 @@
-//! The conformance suite on RDMA devices.
-//!
-//! `SHMEM_TEST_HCA` names one device, or two that can reach each other with a comma between. Without
-//! it the first usable one is taken. Where there is none this is skipped, for the need `rdma` of
-//! `SHMEM_TEST_REQUIRE`. Arguments that are no options select checks by parts of their names.
-//!
-//! Each check's result is a line of its own, with the reason where something is left out.
-
-#[path = "common/device.rs"]
-mod device;
+//! The conformance suite on RDMA devices. Each check's result is a line of its own, with the reason where
+//! something is left out.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use shmem_ib::device::VerbsConfig;
 use shmem_ib::device::ibv::{FoundDevice, VerbsHca};
 use shmem_ib::verbs::Hca;
 use shmem_ib_kit::conformance::{Beyond, Fabric, Lapses, all};
 use shmem_testkit::needs::skipped;
+
+use crate::{Tally, device, wanted};
 
 struct Devices {
     hcas: [VerbsHca; 2],
@@ -71,12 +63,13 @@ fn lapses(ports: &[VerbsConfig; 2], found: &[FoundDevice]) -> Lapses {
     }
 }
 
-fn main() -> ExitCode {
+/// Runs the checks that the arguments ask for. Returns whether they passed.
+pub(crate) fn run(arguments: &[String]) -> bool {
     let (ports, found) = match device::pair() {
         Ok(found) => found,
         Err(why) => {
             skipped("rdma", why);
-            return ExitCode::SUCCESS;
+            return true;
         }
     };
     for device in &found {
@@ -86,13 +79,9 @@ fn main() -> ExitCode {
         }
     }
     let lapses = lapses(&ports, &found);
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| !a.starts_with('-'))
-        .collect();
-    let (mut passed, mut failed) = (0, Vec::new());
+    let mut tally = Tally::default();
     for (name, check) in all::<Devices>() {
-        if !wanted.is_empty() && !wanted.iter().any(|w| name.contains(w)) {
+        if !wanted(name, arguments) {
             continue;
         }
         let open = |config| VerbsHca::open(config).unwrap_or_else(|e| panic!("{e}"));
@@ -101,28 +90,8 @@ fn main() -> ExitCode {
             lapses,
             left_out: RefCell::default(),
         };
-        let start = Instant::now();
-        let ended = catch_unwind(AssertUnwindSafe(|| check(&devices)));
-        let time = start.elapsed();
-        let why: Vec<&str> = devices.left_out.take().into_iter().collect();
-        let why = match why.is_empty() {
-            true => String::new(),
-            false => format!(" [left out: {}]", why.join("; ")),
-        };
-        match ended {
-            Ok(()) => {
-                passed += 1;
-                println!("check {name}: ok ({time:.1?}){why}");
-            }
-            Err(_) => {
-                println!("check {name}: FAILED ({time:.1?}){why}");
-                failed.push(name);
-            }
-        }
+        let left_out = || devices.left_out.take().into_iter().collect();
+        tally.check(name, || check(&devices), left_out);
     }
-    println!(
-        "{passed} checks passed, {} failed: {failed:?}",
-        failed.len()
-    );
-    ExitCode::from(u8::from(!failed.is_empty()))
+    tally.end()
 }
