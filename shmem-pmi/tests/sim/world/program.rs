@@ -3,7 +3,7 @@
 use shmem_pmi::client::{Initialised, Ticket};
 use shmem_pmi::wire::data::{Operation, pack};
 
-use super::Rng;
+use crate::rng::Rng;
 
 /// The collective operations of the job, which all PEs call in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,20 +1,19 @@
 //! Seeded simulation of the agents that join PMIx servers: a tree of them, links that delay, and on each node
 //! a server that joins fences of arbitrary sets and asks for what processes of other nodes have put.
 //!
-//! `SHMEM_SIM_SEED=n` runs one seed alone. Whatever comes when: each node of a fence gets what all of them
+//! Whatever comes when: each node of a fence gets what all of them
 //! have given to it, in the order of nodes; each question is answered once, by the node of which it asks; and
 //! in the end nothing is under way.
 
-#[path = "world/rng.rs"]
-mod rng;
-
 use std::collections::{HashMap, VecDeque};
 
-use rng::Rng;
 use shmem_pmi::ranks::RankSet;
 use shmem_pmi::server::pmix::{NOT_FOUND, Output, PmixNode, SUCCESS};
 use shmem_pmi::server::{NodePlace, TreeLink};
 use shmem_pmi::tree::Tree;
+use shmem_testkit::seeds;
+
+use crate::rng::Rng;
 
 /// What a node is to do, in order.
 #[derive(Clone)]
@@ -246,14 +245,5 @@ fn run(seed: u64) {
 
 #[test]
 fn fences_and_questions_of_any_order_come_to_their_end() {
-    let seed = std::env::var("SHMEM_SIM_SEED").ok();
-    if let Some(seed) = seed.and_then(|s| s.parse().ok()) {
-        return run(seed);
-    }
-    for seed in 0..3000 {
-        if let Err(cause) = std::panic::catch_unwind(|| run(seed)) {
-            eprintln!("replay with SHMEM_SIM_SEED={seed}");
-            std::panic::resume_unwind(cause);
-        }
-    }
+    seeds::each(3000, |seed, _| run(seed));
 }

@@ -1,4 +1,4 @@
-//! Dialogues as foreign clients and servers hold them, byte for byte.
+//! Dialogues of PMI-2 as foreign clients and servers hold them, byte for byte.
 
 use shmem_pmi::client::{Client, ClientConfig, calls};
 use shmem_pmi::server::{Job, NodePlace, NodeServer, Output};

@@ -1,7 +1,6 @@
 //! The simulated job: its shape, its streams, and the program that each PE runs.
 
 mod program;
-mod rng;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,8 +10,8 @@ use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Output, TreeLin
 use shmem_pmi::tree::Tree;
 use shmem_pmi::wire::data::Operation;
 
+use crate::rng::Rng;
 use program::{Await, Collective, Step, again, gather_value, item, pair, placement, with_data};
-pub(crate) use rng::Rng;
 
 struct Pe {
     rank: u32,

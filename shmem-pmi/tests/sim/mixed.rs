@@ -3,21 +3,17 @@
 //!
 //! Whatever happens, nobody else is disturbed. Every operation that can complete does, with the
 //! right values; where one cannot, the servers name exactly those who are to blame.
-//!
-//! A seed decides everything. A failure prints it; `SHMEM_SIM_SEED=n` runs that seed alone, and
-//! `SHMEM_SIM_COUNT=n` that many seeds instead of the default.
-
-#[path = "world/rng.rs"]
-mod rng;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use rng::Rng;
 use shmem_pmi::client::{Call, Client, ClientConfig, Outcome, RankFrom, Refusal, RequestId, calls};
 use shmem_pmi::process_mapping;
 use shmem_pmi::question::{Answer, NAME_TAKEN, NO_SUCH_NAME, Question, SpawnCommand, SpawnRequest};
 use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Output, TreeLink};
 use shmem_pmi::tree::Tree;
+use shmem_testkit::seeds;
+
+use crate::rng::Rng;
 
 /// What a PE does, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -623,23 +619,7 @@ impl World {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    let number = text.parse();
-    Some(number.unwrap_or_else(|_| panic!("{name}={text} is not a number")))
-}
-
 #[test]
 fn mixed_and_misbehaving() {
-    let seeds = match number("SHMEM_SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("SHMEM_SIM_COUNT").unwrap_or(2000),
-    };
-    for seed in seeds {
-        let outcome = std::panic::catch_unwind(|| World::new(seed).run());
-        if let Err(panic) = outcome {
-            eprintln!("replay with SHMEM_SIM_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    seeds::each(2000, |seed, _| World::new(seed).run());
 }
