@@ -6,5 +6,6 @@
 //!
 //! `shmem_testkit::seeds` describes how to run more seeds, or one, which prints what happens.
 
+mod explore;
 mod rc;
 mod xrc;

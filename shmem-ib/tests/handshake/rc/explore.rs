@@ -4,8 +4,7 @@
 //! From every state that is reached the network becomes kind, and then every connection that
 //! is wanted must open, with both sides in agreement.
 
-use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 
 use shmem_ib::connect::handshake::{Handshake, Phase};
 use shmem_ib::connect::interface::{Action, Actions, Context, Failure, Local};
@@ -16,6 +15,7 @@ use shmem_ib::rng::Rng;
 use shmem_ib::verbs::{Mtu, Qpn};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::explore::{Model, explore, unordered};
 use crate::rc::fabric::{Delivery, Fabric};
 
 /// How often each event that makes the state space infinite may happen.
@@ -92,75 +92,6 @@ impl State {
         }
     }
 
-    /// Two states with the same fingerprint behave the same.
-    fn fingerprint(&self) -> u128 {
-        let mut hasher = SipHasher24::new();
-        for side in &self.sides {
-            (side.ready, side.wants, &side.machine).hash(&mut hasher);
-            (side.busy, side.leaving, side.gone).hash(&mut hasher);
-        }
-        // The network has no order, so neither has its fingerprint.
-        let mut messages: Vec<u64> = self
-            .network
-            .iter()
-            .map(|m| {
-                let mut hasher = SipHasher24::new();
-                m.hash(&mut hasher);
-                hasher.finish()
-            })
-            .collect();
-        messages.sort_unstable();
-        (messages, &self.fabric, self.budget).hash(&mut hasher);
-        hasher.finish128().as_u128()
-    }
-
-    fn steps(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for pe in 0..2 {
-            let side = &self.sides[pe];
-            if side.gone {
-                continue;
-            }
-            if !side.wants && !side.leaving {
-                steps.push(Step::Connect(pe));
-            }
-            if !side.ready {
-                steps.push(Step::Ready(pe));
-            }
-            if self.budget.timeouts > 0 && self.due(pe) {
-                steps.push(Step::Timeout(pe));
-            }
-            if self.budget.give_ups > 0 && self.due(pe) {
-                steps.push(Step::GiveUp(pe));
-            }
-            if self.budget.posts > 0 && self.may_post(pe) {
-                steps.push(Step::Post(pe));
-            }
-            if side.busy.is_some() && !self.sides[1 - pe].gone {
-                steps.push(Step::Acknowledge(pe));
-            }
-            if self.budget.leaves > 0 && !side.leaving && side.busy.is_none() {
-                steps.push(Step::Leave(pe));
-            }
-            if side.leaving && side.machine.phase() != Phase::Parting {
-                steps.push(Step::Go(pe));
-            }
-        }
-        for i in 0..self.network.len() {
-            if self.network[..i].contains(&self.network[i]) {
-                continue; // the same as delivering its twin
-            }
-            steps.push(Step::Deliver(i));
-            if self.budget.repeats > 0 {
-                steps.push(Step::Repeat(i));
-            }
-            if self.budget.losses > 0 {
-                steps.push(Step::Lose(i));
-            }
-        }
-        steps
-    }
-
     fn may_post(&self, pe: usize) -> bool {
         let side = &self.sides[pe];
         let usable = side.machine.way().is_some_and(|way| !way.left);
@@ -169,70 +100,6 @@ impl State {
 
     fn due(&self, pe: usize) -> bool {
         !self.sides[pe].gone && self.sides[pe].machine.next_timeout(u64::MAX).is_some()
-    }
-
-    fn apply(&mut self, step: Step) {
-        match step {
-            Step::Connect(pe) => {
-                self.sides[pe].wants = true;
-                self.event(pe, |h, cx| h.connect(cx, address(1 - pe)));
-            }
-            Step::Ready(pe) => {
-                self.sides[pe].ready = true;
-                self.event(pe, Handshake::ready);
-            }
-            Step::Timeout(pe) => {
-                self.budget.timeouts = self.budget.timeouts.saturating_sub(1);
-                self.event(pe, Handshake::handle_timeout);
-            }
-            Step::GiveUp(pe) => {
-                self.budget.give_ups -= 1;
-                let patience = std::mem::take(&mut self.sides[pe].silence);
-                self.event(pe, Handshake::handle_timeout);
-                self.sides[pe].silence = patience;
-            }
-            Step::Deliver(i) => {
-                let (pe, message) = self.network.swap_remove(i);
-                self.event(pe, |h, cx| {
-                    h.handle_message(cx, message);
-                });
-            }
-            Step::Repeat(i) => {
-                self.budget.repeats -= 1;
-                let (pe, message) = self.network[i].clone();
-                self.event(pe, |h, cx| {
-                    h.handle_message(cx, message);
-                });
-            }
-            Step::Lose(i) => {
-                self.budget.losses -= 1;
-                self.network.swap_remove(i);
-            }
-            Step::Post(pe) => {
-                self.budget.posts -= 1;
-                let way = self.sides[pe].machine.way();
-                self.sides[pe].busy = way.map(|way| way.qpn);
-            }
-            Step::Acknowledge(pe) => {
-                let qpn = self.sides[pe].busy.take().expect("it is under way");
-                assert!(matches!(self.fabric.deliver(qpn), Delivery::To(..)));
-            }
-            Step::Leave(pe) => {
-                self.budget.leaves = self.budget.leaves.saturating_sub(1);
-                self.sides[pe].leaving = true;
-                self.event(pe, Handshake::leave);
-            }
-            Step::Go(pe) => {
-                // Who goes because its linger time is over is not in this model.
-                assert!(
-                    self.sides[1 - pe].busy.is_none(),
-                    "PE {} waits in vain",
-                    1 - pe
-                );
-                self.sides[pe].gone = true;
-                self.fabric.crash(pe as u32);
-            }
-        }
     }
 
     fn event(&mut self, pe: usize, event: impl FnOnce(&mut Handshake, &mut Context<'_>)) {
@@ -358,7 +225,150 @@ impl State {
         );
     }
 
-    /// Nothing is lost any more: everything wanted must open soon.
+    fn assert_settled(&self) {
+        for pe in 0..2 {
+            let (me, other) = (&self.sides[pe], &self.sides[1 - pe]);
+            if me.wants {
+                assert_eq!(me.machine.phase(), Phase::Open);
+            }
+            let Some((qpn, psn)) = me.machine.linked_to() else {
+                continue;
+            };
+            if me.machine.phase() != Phase::Open {
+                continue;
+            }
+            assert_eq!(other.machine.local_qp(), Some((qpn, psn)));
+            let (my_qpn, my_psn) = me.machine.local_qp().expect("linked");
+            assert_eq!(other.machine.linked_to(), Some((my_qpn, my_psn)));
+        }
+    }
+}
+
+impl Model for State {
+    type Step = Step;
+
+    fn fingerprint(&self) -> u128 {
+        let mut hasher = SipHasher24::new();
+        for side in &self.sides {
+            (side.ready, side.wants, &side.machine).hash(&mut hasher);
+            (side.busy, side.leaving, side.gone).hash(&mut hasher);
+        }
+        (unordered(&self.network), &self.fabric, self.budget).hash(&mut hasher);
+        hasher.finish128().as_u128()
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for pe in 0..2 {
+            let side = &self.sides[pe];
+            if side.gone {
+                continue;
+            }
+            if !side.wants && !side.leaving {
+                steps.push(Step::Connect(pe));
+            }
+            if !side.ready {
+                steps.push(Step::Ready(pe));
+            }
+            if self.budget.timeouts > 0 && self.due(pe) {
+                steps.push(Step::Timeout(pe));
+            }
+            if self.budget.give_ups > 0 && self.due(pe) {
+                steps.push(Step::GiveUp(pe));
+            }
+            if self.budget.posts > 0 && self.may_post(pe) {
+                steps.push(Step::Post(pe));
+            }
+            if side.busy.is_some() && !self.sides[1 - pe].gone {
+                steps.push(Step::Acknowledge(pe));
+            }
+            if self.budget.leaves > 0 && !side.leaving && side.busy.is_none() {
+                steps.push(Step::Leave(pe));
+            }
+            if side.leaving && side.machine.phase() != Phase::Parting {
+                steps.push(Step::Go(pe));
+            }
+        }
+        for i in 0..self.network.len() {
+            if self.network[..i].contains(&self.network[i]) {
+                continue; // the same as delivering its twin
+            }
+            steps.push(Step::Deliver(i));
+            if self.budget.repeats > 0 {
+                steps.push(Step::Repeat(i));
+            }
+            if self.budget.losses > 0 {
+                steps.push(Step::Lose(i));
+            }
+        }
+        steps
+    }
+
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Connect(pe) => {
+                self.sides[pe].wants = true;
+                self.event(pe, |h, cx| h.connect(cx, address(1 - pe)));
+            }
+            Step::Ready(pe) => {
+                self.sides[pe].ready = true;
+                self.event(pe, Handshake::ready);
+            }
+            Step::Timeout(pe) => {
+                self.budget.timeouts = self.budget.timeouts.saturating_sub(1);
+                self.event(pe, Handshake::handle_timeout);
+            }
+            Step::GiveUp(pe) => {
+                self.budget.give_ups -= 1;
+                let patience = std::mem::take(&mut self.sides[pe].silence);
+                self.event(pe, Handshake::handle_timeout);
+                self.sides[pe].silence = patience;
+            }
+            Step::Deliver(i) => {
+                let (pe, message) = self.network.swap_remove(i);
+                self.event(pe, |h, cx| {
+                    h.handle_message(cx, message);
+                });
+            }
+            Step::Repeat(i) => {
+                self.budget.repeats -= 1;
+                let (pe, message) = self.network[i].clone();
+                self.event(pe, |h, cx| {
+                    h.handle_message(cx, message);
+                });
+            }
+            Step::Lose(i) => {
+                self.budget.losses -= 1;
+                self.network.swap_remove(i);
+            }
+            Step::Post(pe) => {
+                self.budget.posts -= 1;
+                let way = self.sides[pe].machine.way();
+                self.sides[pe].busy = way.map(|way| way.qpn);
+            }
+            Step::Acknowledge(pe) => {
+                let qpn = self.sides[pe].busy.take().expect("it is under way");
+                assert!(matches!(self.fabric.deliver(qpn), Delivery::To(..)));
+            }
+            Step::Leave(pe) => {
+                self.budget.leaves = self.budget.leaves.saturating_sub(1);
+                self.sides[pe].leaving = true;
+                self.event(pe, Handshake::leave);
+            }
+            Step::Go(pe) => {
+                // Who goes because its linger time is over is not in this model.
+                assert!(
+                    self.sides[1 - pe].busy.is_none(),
+                    "PE {} waits in vain",
+                    1 - pe
+                );
+                self.sides[pe].gone = true;
+                self.fabric.crash(pe as u32);
+            }
+        }
+    }
+
+    /// Everything wanted must open soon.
     fn assert_settles(mut self) {
         if self.leaving_allowed {
             return self.assert_everybody_leaves();
@@ -385,24 +395,6 @@ impl State {
             self.sides[0].machine, self.sides[1].machine
         );
     }
-
-    fn assert_settled(&self) {
-        for pe in 0..2 {
-            let (me, other) = (&self.sides[pe], &self.sides[1 - pe]);
-            if me.wants {
-                assert_eq!(me.machine.phase(), Phase::Open);
-            }
-            let Some((qpn, psn)) = me.machine.linked_to() else {
-                continue;
-            };
-            if me.machine.phase() != Phase::Open {
-                continue;
-            }
-            assert_eq!(other.machine.local_qp(), Some((qpn, psn)));
-            let (my_qpn, my_psn) = me.machine.local_qp().expect("linked");
-            assert_eq!(other.machine.linked_to(), Some((my_qpn, my_psn)));
-        }
-    }
 }
 
 fn address(pe: usize) -> UdAddress {
@@ -410,34 +402,6 @@ fn address(pe: usize) -> UdAddress {
         udp_port: 1 + pe as u16,
         ..UdAddress::default()
     }
-}
-
-/// Visits every reachable state once; returns how many there are.
-fn explore(name: &str, start: State) -> usize {
-    let mut seen = HashSet::from([start.fingerprint()]);
-    let mut stack = vec![(start, Vec::new())];
-    while let Some((state, path)) = stack.pop() {
-        for step in state.steps() {
-            let mut next = state.clone();
-            let mut path = path.clone();
-            path.push(step);
-            let check = std::panic::AssertUnwindSafe(|| {
-                next.apply(step);
-                seen.insert(next.fingerprint())
-                    .then(|| next.clone().assert_settles())
-            });
-            match std::panic::catch_unwind(check) {
-                Ok(Some(())) => stack.push((next, path)),
-                Ok(None) => {}
-                Err(panic) => {
-                    eprintln!("{name}: the schedule was {path:#?}");
-                    std::panic::resume_unwind(panic);
-                }
-            }
-        }
-    }
-    println!("{name}: {} states", seen.len());
-    seen.len()
 }
 
 #[test]

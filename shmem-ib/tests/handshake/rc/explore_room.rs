@@ -13,7 +13,7 @@
 //! still, with all timers due.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 
 use shmem_ib::connect::UdAddress;
 use shmem_ib::connect::interface::{Action, Failure, Local};
@@ -23,6 +23,7 @@ use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::verbs::{Mtu, Qpn};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::explore::{Origins, unordered};
 use crate::rc::fabric::{Delivery, Fabric};
 
 const JOB_ID: [u8; 16] = [1; 16];
@@ -127,15 +128,7 @@ impl State {
             (&pe.manager, &pe.todo).hash(&mut hasher);
             (pe.op, pe.waits_for, &pe.peers).hash(&mut hasher);
         }
-        // The network has no order, so neither has its fingerprint.
-        let one = |m: &Message| {
-            let mut hasher = SipHasher24::new();
-            m.hash(&mut hasher);
-            hasher.finish()
-        };
-        let mut messages: Vec<u64> = self.network.iter().map(one).collect();
-        messages.sort_unstable();
-        (messages, &self.fabric, self.budget).hash(&mut hasher);
+        (unordered(&self.network), &self.fabric, self.budget).hash(&mut hasher);
         hasher.finish128().as_u128()
     }
 
@@ -394,8 +387,7 @@ struct Explored {
 /// Builds the graph of all states.
 fn explore(name: &str, start: State) -> Explored {
     let mut numbers = HashMap::from([(start.fingerprint(), 0u32)]);
-    // Of each state: the one from which it was found, and by what.
-    let mut found: Vec<Option<(u32, Step)>> = vec![None];
+    let mut origins = Origins::new();
     let mut edges: Vec<(u32, u32)> = Vec::new();
     let mut good: Vec<u32> = Vec::new();
     let mut several_due = 0;
@@ -410,15 +402,13 @@ fn explore(name: &str, start: State) -> Explored {
             let mut next = state.clone();
             let apply = std::panic::AssertUnwindSafe(|| next.apply(step));
             if let Err(panic) = std::panic::catch_unwind(apply) {
-                let path = path_to(&found, number);
-                eprintln!("{name}: the schedule was {path:#?}, then {step:?}");
+                origins.tell(name, number, step);
                 std::panic::resume_unwind(panic);
             }
             let new = numbers.len() as u32;
             let to = *numbers.entry(next.fingerprint()).or_insert(new);
             if to == new {
-                found.push(Some((number, step)));
-                stack.push((next, new));
+                stack.push((next, origins.add(number, step)));
             }
             if to != number {
                 edges.push((to, number));
@@ -427,16 +417,16 @@ fn explore(name: &str, start: State) -> Explored {
     }
     println!(
         "{name}: {} states, {several_due} with several timers, {} ends, {} steps",
-        found.len(),
+        origins.states(),
         good.len(),
         edges.len()
     );
-    if let Some(stuck) = cannot_end(found.len(), edges, good) {
-        let path = path_to(&found, stuck);
+    if let Some(stuck) = cannot_end(origins.states(), edges, good) {
+        let path = origins.path_to(stuck);
         panic!("{name}: no way to the end after {path:#?}");
     }
     Explored {
-        states: found.len(),
+        states: origins.states(),
         several_due,
     }
 }
@@ -459,16 +449,6 @@ fn cannot_end(states: usize, mut edges: Vec<(u32, u32)>, good: Vec<u32>) -> Opti
         .zip(ends)
         .find(|(_, ends)| !ends)
         .map(|(state, _)| state)
-}
-
-fn path_to(found: &[Option<(u32, Step)>], mut state: u32) -> Vec<Step> {
-    let mut path = Vec::new();
-    while let Some((from, step)) = found[state as usize] {
-        path.push(step);
-        state = from;
-    }
-    path.reverse();
-    path
 }
 
 const fn budget(losses: u8, repeats: u8, crowd: u8) -> Budget {
