@@ -90,23 +90,8 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let percent = |rng: &mut Rng| match rng.below(3) {
-            0 => 0,
-            _ => rng.below(250_000) as u32,
-        };
-        let mtu = [Mtu::M256, Mtu::M512, Mtu::M1024][rng.below(3) as usize];
-        let config = NetConfig {
-            seed: rng.next_u64(),
-            loss_ppm: percent(&mut rng),
-            duplicate_ppm: percent(&mut rng),
-            reorder_ppm: percent(&mut rng),
-            corrupt_ppm: percent(&mut rng) / 10,
-            delay_ns: 1_000 + rng.below(50_000),
-            jitter_ns: rng.below(50_000),
-            mtu,
-            link_ns: 0,
-            receiver: None,
-        };
+        let config = NetConfig::drawn(&mut rng, 250_000);
+        let mtu = config.mtu;
         let mut net = SimNet::new(config, (0..2).map(|i| VecMemory::new(base(i), NODE_LEN)));
         let (mut mrs, mut cqs, mut srqs) = (Vec::new(), Vec::new(), Vec::new());
         for i in 0..2 {

@@ -87,23 +87,8 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let nodes = 2 + rng.below(2) as usize;
-        let percent = |rng: &mut Rng| match rng.below(3) {
-            0 => 0,
-            _ => rng.below(300_000) as u32,
-        };
-        let mtu = [Mtu::M256, Mtu::M512, Mtu::M1024][rng.below(3) as usize];
-        let config = NetConfig {
-            seed: rng.next_u64(),
-            loss_ppm: percent(&mut rng),
-            duplicate_ppm: percent(&mut rng),
-            reorder_ppm: percent(&mut rng),
-            corrupt_ppm: percent(&mut rng) / 10,
-            delay_ns: 1_000 + rng.below(50_000),
-            jitter_ns: rng.below(50_000),
-            mtu,
-            link_ns: 0,
-            receiver: None,
-        };
+        let config = NetConfig::drawn(&mut rng, 300_000);
+        let mtu = config.mtu;
         let mut net = SimNet::new(
             config,
             (0..nodes).map(|i| VecMemory::new(base(i), NODE_LEN)),
