@@ -14,7 +14,7 @@ use world::{Totals, World};
 #[test]
 fn random_networks_always_connect_the_right_queue_pairs() {
     let mut totals = Totals::default();
-    if seeds::each(20_000, |seed, replay| {
+    if seeds::each(2_000, |seed, replay| {
         World::new(seed, replay).run(&mut totals)
     }) {
         totals.assert_that_everything_happened();
@@ -25,7 +25,7 @@ fn random_networks_always_connect_the_right_queue_pairs() {
 #[test]
 fn everybody_leaves_and_nobody_is_left_behind() {
     let mut totals = leaving::Totals::default();
-    if seeds::each(20_000, |seed, _| leaving::World::new(seed).run(&mut totals)) {
+    if seeds::each(2_000, |seed, _| leaving::World::new(seed).run(&mut totals)) {
         totals.assert_that_everything_happened();
     }
     println!("{totals:#?}");
@@ -34,7 +34,7 @@ fn everybody_leaves_and_nobody_is_left_behind() {
 #[test]
 fn operations_are_executed_once_whatever_makes_room() {
     let mut totals = eviction::Totals::default();
-    if seeds::each(20_000, |seed, replay| {
+    if seeds::each(2_000, |seed, replay| {
         eviction::World::new(seed, replay).run(&mut totals)
     }) {
         totals.assert_that_everything_happened();
