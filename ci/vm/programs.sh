@@ -18,12 +18,9 @@ cargo build "${release[@]}" --bins --examples
 for program in shmrun shmem-info $(npb_programs) footprint p2p conformance examples/{hello,ring,histogram,heat2d}; do
     strip -o "$1/$(basename "$program")" "$target/release/$program"
 done
-tests=(conformance_verbs endpoint_verbs interop_rxe marks_rxe)
 # Cargo alone knows the names of test binaries; it tells them as `"executable":"PATH"`.
-# shellcheck disable=SC2046 # an option for each
-cargo test "${release[@]}" --no-run $(printf -- '--test %s ' "${tests[@]}") \
-    --message-format=json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | while read -r path; do
-    name=$(basename "$path")
-    strip -o "$1/${name%-*}" "$path"
+cargo test "${release[@]}" --no-run --test devices --message-format=json |
+    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | while read -r path; do
+    strip -o "$1/devices" "$path"
 done
-for name in "${tests[@]}"; do [[ -x $1/$name ]] || { echo "no test binary $name" >&2; exit 1; }; done
+[[ -x $1/devices ]] || { echo "no test binary devices" >&2; exit 1; }

@@ -4,12 +4,13 @@
 source /host/jobs/common.sh
 export SHMEM_TEST_HCA=$HCA SHMEM_TEST_REQUIRE=all
 status=0
-conformance_verbs >/tmp/out 2>&1 || status=1
+devices conformance >/tmp/out 2>&1 || status=1
 cat /tmp/out
 show "$(grep 'checks passed' /tmp/out || tail -1 /tmp/out)"
 sed -n 's/^check \(.*\): \(FAILED.*\)/>   \1: \2/p' /tmp/out
 sed -n 's/^check \(.*\): ok.*\[left out: \(.*\)\]/>   \1: ok, but \2/p' /tmp/out
-endpoint_verbs --test-threads=1 >/tmp/out 2>&1 || status=1
+devices endpoints >/tmp/out 2>&1 || status=1
 cat /tmp/out
-show "endpoints: $(sed -n 's/^test result: //p' /tmp/out)"
+show "endpoints: $(grep 'checks passed' /tmp/out || tail -1 /tmp/out)"
+sed -n 's/^check \(.*\): \(FAILED.*\)/>   \1: \2/p' /tmp/out
 exit $status

@@ -32,7 +32,7 @@ round() {
     [[ $loss == 0 ]] || lose "$loss"
     echo "== $order, MTU $mtu, loss $loss %"
     # shellcheck disable=SC2086 # perhaps no kind
-    timeout 200 interop_rxe "$order" "$mtu" $kind >/tmp/out 2>&1 || status=1
+    timeout 200 devices interop "$order" "$mtu" $kind >/tmp/out 2>&1 || status=1
     cat /tmp/out
     local column="$order/$mtu/$loss%" row
     columns+=("$column")

@@ -13,7 +13,7 @@ SHMEM_HCA=$HCA shmem-info --devices --pes 4 || fails shmem-info
 marked() {
     local class=$1
     shift
-    marks_rxe "$class" 0xffff env SHMEM_HCA=$HCA "$@" timeout 100 shmrun -n 4 --nodes 2 ring >/tmp/out 2>&1 || fails "$class $*"
+    devices marks "$class" 0xffff env SHMEM_HCA=$HCA "$@" timeout 100 shmrun -n 4 --nodes 2 ring >/tmp/out 2>&1 || fails "$class $*"
     cat /tmp/out
     show "$* $(grep '^traffic class' /tmp/out | tr '\n' ';')"
 }

@@ -45,7 +45,7 @@
 //! * After the network has become kind, every wanted connection opens, however few queue pairs
 //!   there are.
 //!
-//! `tests/handshake_sim` checks these: exhaustively for two and three endpoints within small
+//! `tests/handshake` checks these: exhaustively for two and three endpoints within small
 //! budgets of losses and repetitions, and for more in random networks.
 
 mod address;

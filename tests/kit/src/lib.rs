@@ -2,7 +2,7 @@
 //!
 //! They start jobs and judge how those end ([`job`]), look at processes ([`processes`]), read what
 //! `shmrun --report-json` wrote ([`report`]), keep samples so that they can be compared later
-//! ([`samples`]), find compilers ([`tools`]) and launchers of others ([`launchers`]), go without what a machine lacks ([`needs`]), hold files of the repository against what
+//! ([`samples`]), run simulations with many seeds ([`seeds`]), find compilers ([`tools`]) and launchers of others ([`launchers`]), go without what a machine lacks ([`needs`]), hold files of the repository against what
 //! they are made from ([`generated`]), and, with `--cfg loom`, try all interleavings of a protocol (`models`). All of that happens from outside, so this crate needs none of ours.
 
 pub mod generated;
@@ -15,6 +15,7 @@ pub mod ports;
 pub mod processes;
 pub mod report;
 pub mod samples;
+pub mod seeds;
 pub mod tools;
 
 pub use job::{Job, Outcome, Running};

@@ -1,4 +1,4 @@
-//! The rules of the handshake one by one; the simulations in `tests/handshake_sim` combine them.
+//! The rules of the handshake one by one; the simulations in `tests/handshake` combine them.
 
 use super::*;
 use crate::ConnectStats;

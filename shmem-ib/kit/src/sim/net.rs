@@ -63,6 +63,28 @@ impl NetConfig {
             receiver: None,
         }
     }
+
+    /// A network whose faults, delays and MTU are drawn. Each fault is absent, or hits less than `most_ppm`
+    /// packets of a million; a tenth of that have a bit flipped.
+    pub fn drawn(rng: &mut Rng, most_ppm: u32) -> Self {
+        let fault = |rng: &mut Rng| match rng.below(3) {
+            0 => 0,
+            _ => rng.below(most_ppm.into()) as u32,
+        };
+        let mtu = [Mtu::M256, Mtu::M512, Mtu::M1024][rng.below(3) as usize];
+        Self {
+            seed: rng.next_u64(),
+            loss_ppm: fault(rng),
+            duplicate_ppm: fault(rng),
+            reorder_ppm: fault(rng),
+            corrupt_ppm: fault(rng) / 10,
+            delay_ns: 1_000 + rng.below(50_000),
+            jitter_ns: rng.below(50_000),
+            mtu,
+            link_ns: 0,
+            receiver: None,
+        }
+    }
 }
 
 /// What happened in the network.

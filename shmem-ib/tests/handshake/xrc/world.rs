@@ -1,0 +1,616 @@
+//! The PEs of several nodes in a network that loses, repeats, delays and reorders, with slow
+//! starters, deaths and early leavers; everything follows from one seed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use shmem_ib::connect::interface::{Action, Failure, Local};
+use shmem_ib::connect::manager::{Identity, Manager};
+use shmem_ib::connect::message::{MAX_LEN, Memory, Segment};
+use shmem_ib::connect::retry::RetryPolicy;
+use shmem_ib::connect::xrc::Nodes;
+use shmem_ib::connect::{UdAddress, Way};
+use shmem_ib::rng::Rng;
+use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey, SrqNum};
+
+use crate::xrc::fabric::Fabric;
+use crate::xrc::totals::Totals;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
+/// Faults happen until then.
+const HEAL: u64 = 2_000 * MS;
+/// Then everybody asks for everybody once more.
+const ALL: u64 = HEAL + 500 * MS;
+/// By then all must be connected, and the job ends.
+const LAST_BARRIER: u64 = ALL + 6_000 * MS;
+/// Longer than any series of losses in the time of faults.
+const LINGER: u64 = 3_000 * MS;
+const END: u64 = LAST_BARRIER + 2 * LINGER + 1_000 * MS;
+
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    Datagram { dst: u32, bytes: Vec<u8> },
+    Connect { pe: u32, to: u32 },
+    Ready { pe: u32 },
+    Operate { pe: u32, to: u32 },
+    Complete { pe: u32, to: u32, ini: Qpn },
+    Crash { pe: u32 },
+    Leave { pe: u32 },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Life {
+    Up,
+    /// Has to complete its operations first.
+    WantsToLeave,
+    Leaving,
+    /// In order or dead.
+    Gone,
+}
+
+struct Pe {
+    manager: Option<Manager>,
+    life: Life,
+    /// Wishes that have to come true.
+    wants: Vec<u32>,
+    /// Operations under way, by peer.
+    under_way: BTreeMap<u32, u32>,
+}
+
+impl Pe {
+    fn nodes(&self) -> Option<&Nodes> {
+        self.manager.as_ref()?.nodes()
+    }
+}
+
+/// The faults of one network, drawn from the seed: some are off altogether.
+#[derive(Debug)]
+struct Faults {
+    loss_ppm: u32,
+    repeat_ppm: u32,
+    garble_ppm: u32,
+    min_delay: u64,
+    max_delay: u64,
+    /// Also while the job ends.
+    to_the_end: bool,
+}
+
+pub(crate) struct World {
+    rng: Rng,
+    verbose: bool,
+    now: u64,
+    serial: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    pes: Vec<Pe>,
+    per_node: u32,
+    crashes: bool,
+    fabric: Fabric,
+    faults: Faults,
+    identity: Identity,
+    totals: Totals,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, verbose: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let per_node = 1 + rng.below(4) as u32;
+        let n = per_node * (2 + rng.below(3) as u32);
+        let off = |rng: &mut Rng, value: u32| if rng.below(3) == 0 { 0 } else { value };
+        let loss = rng.below(400_001) as u32;
+        let repeat = rng.below(300_001) as u32;
+        let min_delay = 1 + rng.below(50) * US;
+        let spread = [10 * US, MS, 30 * MS, 300 * MS][rng.below(4) as usize];
+        let faults = Faults {
+            loss_ppm: off(&mut rng, loss),
+            repeat_ppm: off(&mut rng, repeat),
+            garble_ppm: off(&mut rng, 20_000),
+            min_delay,
+            max_delay: min_delay + rng.below(spread),
+            to_the_end: rng.below(2) == 0,
+        };
+        let identity = Identity {
+            job_id: [1; 16],
+            job_key: &[2; 32],
+            n_pes: n,
+        };
+        let mut world = Self {
+            rng,
+            verbose,
+            now: 0,
+            serial: 0,
+            events: BinaryHeap::new(),
+            pes: Vec::new(),
+            per_node,
+            crashes: false,
+            fabric: Fabric::default(),
+            faults,
+            identity,
+            totals: Totals {
+                runs: 1,
+                pes: n.into(),
+                ..Totals::default()
+            },
+        };
+        world.plan(n);
+        world
+    }
+
+    const fn node_of(&self, pe: u32) -> u32 {
+        pe / self.per_node
+    }
+
+    /// PEs that `pe` reaches over the network.
+    fn others(&self, pe: u32) -> Vec<u32> {
+        let node = self.node_of(pe);
+        let all = 0..self.pes.len() as u32;
+        all.filter(|to| self.node_of(*to) != node).collect()
+    }
+
+    fn plan(&mut self, n: u32) {
+        let slow_starts = self.rng.below(2) == 0;
+        self.crashes = self.rng.below(3) == 0;
+        let leavers = self.rng.below(4) == 0;
+        let together = self.rng.below(2) == 0;
+        for _ in 0..n {
+            self.pes.push(Pe {
+                manager: None,
+                life: Life::Up,
+                wants: Vec::new(),
+                under_way: BTreeMap::new(),
+            });
+        }
+        for pe in 0..n {
+            self.start(pe, slow_starts);
+            for to in self.others(pe) {
+                if self.rng.below(3) > 0 {
+                    let range = if together { 1 } else { HEAL / 2 };
+                    let at = self.rng.below(range);
+                    self.at(at, Event::Connect { pe, to });
+                }
+                for _ in 0..self.rng.below(4) {
+                    let at = self.rng.below(ALL);
+                    self.at(at, Event::Operate { pe, to });
+                }
+                self.at(ALL, Event::Connect { pe, to });
+            }
+            if self.crashes && self.rng.below(3) == 0 {
+                let at = self.rng.below(HEAL / 2);
+                self.at(at, Event::Crash { pe });
+            } else if leavers && self.rng.below(4) == 0 {
+                let at = self.rng.below(HEAL);
+                self.at(at, Event::Leave { pe });
+                self.totals.early_leavers += 1;
+            }
+        }
+        if self.verbose {
+            println!("{n} PEs, {} per node, {:?}", self.per_node, self.faults);
+        }
+    }
+
+    fn start(&mut self, pe: u32, slow: bool) {
+        let seed = self.rng.next_u64();
+        let this = &mut self.pes[pe as usize];
+        let local = Local {
+            pe,
+            ud: address(pe),
+            mtu: [Mtu::M1024, Mtu::M4096][(pe % 2) as usize],
+            max_rd_atomic: 1 + (pe % 16) as u8,
+            memory: None,
+            max_qps: 0,
+            leaving: false,
+            retry: RetryPolicy::default(),
+        };
+        this.manager = Some(Manager::of_nodes(&self.identity, local, seed));
+        let ready = if slow { self.rng.below(800 * MS) } else { 0 };
+        self.at(self.now + ready, Event::Ready { pe });
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.serial += 1;
+        self.events.push(Reverse((time, self.serial, event)));
+    }
+
+    fn say(&self, text: impl FnOnce() -> String) {
+        if self.verbose {
+            println!("{:>10.3} ms  {}", self.now as f64 / MS as f64, text());
+        }
+    }
+
+    /// Runs the job from beginning to end.
+    pub(crate) fn run(mut self, totals: &mut Totals) {
+        self.run_until(LAST_BARRIER);
+        self.check_settled();
+        for pe in 0..self.pes.len() as u32 {
+            let at = LAST_BARRIER + self.rng.below(100 * MS);
+            self.at(at, Event::Leave { pe });
+        }
+        self.run_until(END);
+        for (pe, this) in self.pes.iter().enumerate() {
+            assert_eq!(this.life, Life::Gone, "PE {pe} does not get away");
+        }
+        self.add_to(totals);
+    }
+
+    fn run_until(&mut self, end: u64) {
+        loop {
+            let timer = (0..self.pes.len())
+                .filter_map(|i| {
+                    let this = &self.pes[i];
+                    let up = this.manager.as_ref().filter(|_| this.life != Life::Gone)?;
+                    Some((up.next_timeout()?, i))
+                })
+                .min();
+            let event = self.events.peek().map(|Reverse((at, ..))| *at);
+            let next = timer.map(|(at, _)| at).into_iter().chain(event).min();
+            let Some(next) = next.filter(|at| *at < end) else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            match timer {
+                Some((at, i)) if at == next && event.is_none_or(|e| at < e) => {
+                    let now = self.now;
+                    if let Some(manager) = &mut self.pes[i].manager {
+                        manager.handle_timeout(now);
+                        let again = manager.next_timeout();
+                        assert!(again.is_none_or(|t| t > now), "a timer does not move on");
+                    }
+                    self.act(i as u32);
+                }
+                _ => {
+                    if let Some(Reverse((_, _, event))) = self.events.pop() {
+                        self.handle(event);
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.say(|| format!("{event:?}"));
+        let now = self.now;
+        match event {
+            Event::Datagram { dst, bytes } => {
+                let this = &mut self.pes[dst as usize];
+                if let Some(manager) = this.manager.as_mut().filter(|_| this.life != Life::Gone) {
+                    // Garbled ones are rejected, and the counters are looked at in the end.
+                    let _ = manager.handle_datagram(now, &bytes);
+                    self.act(dst);
+                }
+            }
+            Event::Connect { pe, to } => self.connect(pe, to),
+            Event::Ready { pe } => {
+                let this = &mut self.pes[pe as usize];
+                if let Some(manager) = &mut this.manager {
+                    manager.ready(now, memory(pe));
+                    self.act(pe);
+                }
+            }
+            Event::Operate { pe, to } => self.operate(pe, to),
+            Event::Complete { pe, to, ini } => self.complete(pe, to, ini),
+            Event::Crash { pe } => {
+                if self.pes[pe as usize].life != Life::Up {
+                    return;
+                }
+                self.totals.crashes += 1;
+                if let Some(manager) = self.pes[pe as usize].manager.take() {
+                    self.totals.count(&manager);
+                }
+                self.pes[pe as usize].life = Life::Gone;
+                self.fabric.end(pe);
+            }
+            Event::Leave { pe } => {
+                let this = &mut self.pes[pe as usize];
+                if this.manager.is_some() && this.life == Life::Up {
+                    this.life = Life::WantsToLeave;
+                    this.wants.clear();
+                    self.leave_if_idle(pe);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, pe: u32, to: u32) {
+        let node = self.node_of(to);
+        let now = self.now;
+        let this = &mut self.pes[pe as usize];
+        if this.life != Life::Up {
+            return;
+        }
+        if let Some(manager) = &mut this.manager {
+            this.wants.push(to);
+            manager.connect(now, to, node, address(to));
+            self.act(pe);
+        }
+    }
+
+    /// The program of `pe` writes to `to`, connecting if need be.
+    fn operate(&mut self, pe: u32, to: u32) {
+        let this = &mut self.pes[pe as usize];
+        if this.life != Life::Up {
+            return;
+        }
+        let way = this.manager.as_ref().and_then(|manager| manager.way(to));
+        let Some(way) = way.filter(|way| !way.draining && !way.left) else {
+            self.connect(pe, to);
+            return;
+        };
+        assert_leads_to(&way, to);
+        let ini = way.qpn;
+        *this.under_way.entry(to).or_default() += 1;
+        self.totals.operations += 1;
+        let direct = self.pes[pe as usize].nodes().and_then(|n| n.direct(to));
+        let taker = self.fabric.deliver(ini);
+        assert!(taker.is_none() || taker == direct);
+        let delay = self.delay() + self.rng.below(50 * MS);
+        self.at(self.now + delay, Event::Complete { pe, to, ini });
+    }
+
+    fn complete(&mut self, pe: u32, to: u32, ini: Qpn) {
+        if !self.fabric.exists(ini) {
+            self.totals.operations_lost += 1;
+            return;
+        }
+        // Even the last repetition finds its target, unless that has died.
+        let _ = self.fabric.deliver(ini);
+        *self.pes[pe as usize].under_way.entry(to).or_default() -= 1;
+        self.drain_if_idle(pe, to);
+        self.leave_if_idle(pe);
+    }
+
+    fn drain_if_idle(&mut self, pe: u32, to: u32) {
+        let now = self.now;
+        let this = &mut self.pes[pe as usize];
+        let busy = this.under_way.get(&to).is_some_and(|n| *n > 0);
+        if let Some(manager) = &mut this.manager
+            && let Some(way) = manager.way(to)
+            && way.draining
+            && !busy
+        {
+            let qpn = way.qpn;
+            manager.drained(now, to, qpn);
+            assert!(manager.way(to).is_none(), "it is drained");
+            self.act(pe);
+        }
+    }
+
+    fn leave_if_idle(&mut self, pe: u32) {
+        let now = self.now;
+        let this = &mut self.pes[pe as usize];
+        if this.life != Life::WantsToLeave || this.under_way.values().any(|n| *n > 0) {
+            return;
+        }
+        this.life = Life::Leaving;
+        let Some(manager) = &mut this.manager else {
+            return;
+        };
+        manager.leave(now, LINGER);
+        loop {
+            let Some(manager) = &mut self.pes[pe as usize].manager else {
+                return;
+            };
+            let more = manager.say_bye(now, 2);
+            self.act(pe);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Executes the actions of one PE.
+    fn act(&mut self, pe: u32) {
+        let now = self.now;
+        loop {
+            let this = &mut self.pes[pe as usize];
+            let Some(manager) = &mut this.manager else {
+                break;
+            };
+            let Some((to, action)) = manager.poll_action() else {
+                break;
+            };
+            match action {
+                Action::Send { to: at, message } => {
+                    let mut buf = [0; MAX_LEN];
+                    let len = manager.encode(&message, &mut buf);
+                    assert_eq!(at, address(to));
+                    self.transmit(to, buf[..len].to_vec());
+                }
+                Action::CreateQp => {
+                    let qpn = self.fabric.create_ini(pe, to / self.per_node);
+                    manager.qp_created(now, to, qpn);
+                }
+                Action::LinkQp { qpn, sq_psn, link } => {
+                    assert_eq!(link.mtu, common_mtu(pe, to));
+                    assert_eq!(link.max_rd_atomic, 1 + (pe % 16).min(to % 16) as u8);
+                    let alive = self.fabric.open(pe, qpn, sq_psn, &link);
+                    self.totals.opened_towards_the_dead += u64::from(!alive);
+                }
+                Action::Opened { .. } => {
+                    assert_leads_to(&manager.way(to).expect("it is open"), to);
+                    assert_eq!(this.under_way.get(&to).copied().unwrap_or_default(), 0);
+                }
+                Action::Drain(qpn) => {
+                    let way = manager.way(to).expect("it drains");
+                    assert!(way.qpn == qpn && way.draining);
+                    self.drain_if_idle(pe, to);
+                }
+                Action::DestroyQp(qpn) => {
+                    let was_open = self.fabric.destroy_ini(pe, qpn);
+                    let (node, per_node) = (to / self.per_node, self.per_node);
+                    let mut of_node = this
+                        .under_way
+                        .iter()
+                        .filter(|(to, _)| **to / per_node == node);
+                    assert!(
+                        of_node.all(|(_, n)| *n == 0),
+                        "the INI QP of PE {pe} is destroyed under its operations"
+                    );
+                    // The wishes were fulfilled once; who uses the node next asks again.
+                    let wanted = |to: u32| manager.is_wanted(to);
+                    this.wants
+                        .retain(|to| !was_open || to / per_node != node || wanted(*to));
+                }
+                Action::DestroyTarget(qpn) => self.fabric.destroy_tgt(pe, qpn),
+                Action::CreateTarget(link) => {
+                    assert_eq!(link.mtu, common_mtu(pe, to));
+                    let qpn = self.fabric.create_tgt(pe, to, &link);
+                    manager.target_created(now, to, Some(qpn));
+                }
+                Action::Failed(failure) => {
+                    assert_eq!(failure, Failure::PeerLeft, "PE {pe} to PE {to}");
+                    self.assert_left(to);
+                    self.pes[pe as usize].wants.retain(|w| *w != to);
+                }
+                Action::PeerLeft { .. } => {
+                    self.assert_left(to);
+                    self.pes[pe as usize].wants.retain(|w| *w != to);
+                }
+                Action::ResetQp(_) | Action::SegmentsAdded => {
+                    panic!("PE {pe} towards PE {to}: {action:?}")
+                }
+            }
+        }
+        self.go_if_left(pe);
+    }
+
+    fn assert_left(&self, pe: u32) {
+        let life = self.pes[pe as usize].life;
+        assert!(matches!(life, Life::Leaving | Life::Gone), "PE {pe} is up");
+    }
+
+    fn go_if_left(&mut self, pe: u32) {
+        let this = &mut self.pes[pe as usize];
+        let Some(manager) = this.manager.as_ref().filter(|_| this.life == Life::Leaving) else {
+            return;
+        };
+        if !manager.has_left() {
+            return;
+        }
+        this.life = Life::Gone;
+        let gave_up = manager.stats().byes_missed > 0;
+        let abandoned = self.fabric.end(pe) as u64;
+        assert!(abandoned == 0 || gave_up, "PE {pe} goes while it is needed");
+        self.totals.abandoned += abandoned;
+        self.say(|| format!("PE {pe} is gone"));
+    }
+
+    fn delay(&mut self) -> u64 {
+        let faults = &self.faults;
+        faults.min_delay + self.rng.below(faults.max_delay - faults.min_delay + 1)
+    }
+
+    fn transmit(&mut self, dst: u32, bytes: Vec<u8>) {
+        let mut copies = 1;
+        let ending = self.now >= LAST_BARRIER && self.faults.to_the_end;
+        let faulty = self.now < HEAL || ending;
+        if faulty {
+            if self.rng.chance_ppm(self.faults.loss_ppm) {
+                self.totals.lost += 1;
+                return;
+            }
+            if self.rng.chance_ppm(self.faults.repeat_ppm) {
+                self.totals.repeated += 1;
+                copies = 2;
+            }
+        }
+        for _ in 0..copies {
+            let mut bytes = bytes.clone();
+            if faulty && self.rng.chance_ppm(self.faults.garble_ppm) {
+                let at = self.rng.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << self.rng.below(8);
+            }
+            let at = self.now + self.delay();
+            self.at(at, Event::Datagram { dst, bytes });
+        }
+    }
+
+    /// Everybody has asked for everybody, and the network has been kind for a while.
+    fn check_settled(&mut self) {
+        for pe in 0..self.pes.len() as u32 {
+            let this = &self.pes[pe as usize];
+            if this.life != Life::Up {
+                continue;
+            }
+            let machine = this.nodes().expect("up in the end");
+            for to in self.others(pe) {
+                let up = self.pes[to as usize].life == Life::Up;
+                let wanted = this.wants.contains(&to);
+                assert!(
+                    machine.is_reachable(to) || !(wanted && up),
+                    "PE {pe} -> {to}: {machine:#?}"
+                );
+            }
+            // Exactly one TGT QP per initiator that has chosen this PE, and no other.
+            for (initiator, ini) in self.fabric.served_by(pe) {
+                let other = &self.pes[initiator as usize];
+                let current = other.nodes().and_then(|n| n.connection(self.node_of(pe)));
+                let in_use = current == Some((ini, pe));
+                // A dead or leaving initiator has not said so.
+                let excused = self.crashes || other.life != Life::Up;
+                assert!(
+                    in_use || excused,
+                    "PE {pe} serves PE {initiator} for nothing"
+                );
+            }
+            if !self.crashes {
+                for node in 0..self.pes.len() as u32 / self.per_node {
+                    if let Some((ini, direct)) = machine.connection(node)
+                        && self.pes[direct as usize].life == Life::Up
+                    {
+                        let served = self.fabric.served_by(direct);
+                        assert!(served.contains(&(pe, ini)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_to(mut self, totals: &mut Totals) {
+        let mut slowest = 0;
+        for this in &self.pes {
+            if let Some(manager) = &this.manager {
+                self.totals.count(manager);
+                slowest = slowest.max(manager.stats().first_contact.max / MS);
+            }
+        }
+        totals.add(&self.totals);
+        totals.max_first_contact_ms = totals.max_first_contact_ms.max(slowest);
+    }
+}
+
+const fn common_mtu(a: u32, b: u32) -> Mtu {
+    if a & b & 1 == 1 {
+        Mtu::M4096
+    } else {
+        Mtu::M1024
+    }
+}
+
+/// Whoever posts there reaches the memory of `pe`.
+pub(crate) fn assert_leads_to(way: &Way<'_>, pe: u32) {
+    let its = memory(pe);
+    assert_eq!((way.srqn, way.segments), (Some(its.srqn), &its.segments));
+}
+
+pub(crate) fn memory(pe: u32) -> Memory {
+    let segment = Segment {
+        address: u64::from(pe) << 32,
+        size: 1 << 20,
+        rkey: Rkey(pe),
+        id: 0,
+    };
+    Memory {
+        srqn: SrqNum(pe + 500),
+        segments: std::iter::once(segment).collect(),
+    }
+}
+
+pub(crate) fn address(pe: u32) -> UdAddress {
+    UdAddress {
+        gid: std::net::Ipv4Addr::new(10, 0, 0, pe as u8).into(),
+        udp_port: 4791,
+        qpn: Qpn(pe + 1),
+        qkey: Qkey(pe + 1000),
+    }
+}
