@@ -2,14 +2,16 @@
 //!
 //! They start jobs and judge how those end ([`job`]), look at processes ([`processes`]), read what
 //! `shmrun --report-json` wrote ([`report`]), keep samples so that they can be compared later
-//! ([`samples`]), find compilers ([`tools`]), go without what a machine lacks ([`needs`]), hold files of the repository against what
+//! ([`samples`]), find compilers ([`tools`]) and ports ([`ports`]), take turns with other processes ([`lock`]), go without what a machine lacks ([`needs`]), hold files of the repository against what
 //! they are made from ([`generated`]), and, with `--cfg loom`, try all interleavings of a protocol (`models`). All of that happens from outside, so this crate needs none of ours.
 
 pub mod generated;
 pub mod job;
+pub mod lock;
 #[cfg(loom)]
 pub mod models;
 pub mod needs;
+pub mod ports;
 pub mod processes;
 pub mod report;
 pub mod samples;
