@@ -2,7 +2,8 @@
 //! cargo-nextest where that is installed, and started as the latter starts tests.
 //!
 //! The crate is made in a temporary directory. What it depends on is built once, in a directory of its own below
-//! the target directory, without debug information: half a minute of a processor.
+//! the target directory, without debug information: half a minute of a processor. So this test is ignored but for
+//! nightly runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -170,7 +171,9 @@ fn expect_the_wait(text: &str) {
     }
 }
 
+/// Builds the library anew, as a crate of somebody else does.
 #[test]
+#[ignore = "nightly"]
 fn a_crate_elsewhere_has_tests_that_are_jobs() {
     let outside = Outside::new();
     let program = outside.build();

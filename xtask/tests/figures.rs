@@ -26,7 +26,9 @@ fn scratch() -> PathBuf {
     dir
 }
 
+/// Has cargo build all that is measured, which takes minutes.
 #[test]
+#[ignore = "nightly"]
 fn a_figure_is_measured_and_drawn() {
     let dir = scratch();
     let out = dir.to_str().expect("a path in UTF-8");

@@ -1,7 +1,9 @@
 //! The software HCA's driver: sleeping, waking, and progress without anybody who polls.
 
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
@@ -10,8 +12,10 @@ use shmem_ib::verbs::{
     SendOp, SendWr, Wake, WcStatus,
 };
 use shmem_ib_kit::conformance::Region;
+use shmem_testkit::{PATIENCE, wait_until};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any test: a sleep that ends by its time alone fails its test as one that hangs.
+const LONG: Duration = Duration::from_secs(100_000);
 
 struct Port {
     hca: Arc<SoftHca>,
@@ -81,22 +85,20 @@ impl Port {
     }
 
     fn reap(&self) -> Completion {
-        let start = Instant::now();
         let mut out = [Completion::EMPTY];
-        while self.hca.poll_cq(self.cq, &mut out) == 0 {
-            assert!(start.elapsed() < PATIENCE, "no completion");
-            std::thread::yield_now();
-        }
+        soon("a completion comes", || {
+            self.hca.poll_cq(self.cq, &mut out) > 0
+        });
         out[0]
     }
 
-    /// A thread that waits for work until the returned guard is dropped.
+    /// A thread that waits for work until the returned guard is dropped. It is asleep when this returns.
     fn progress(&self) -> Progress {
         let stop = Arc::new(AtomicBool::new(false));
         let (hca, flag) = (Arc::clone(&self.hca), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || {
+        let thread = asleep(move || {
             while !flag.load(Ordering::Relaxed) {
-                hca.wait(Duration::from_secs(3600));
+                hca.wait(LONG);
             }
         });
         Progress {
@@ -110,7 +112,7 @@ impl Port {
 struct Progress {
     hca: Arc<SoftHca>,
     stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Progress {
@@ -121,6 +123,67 @@ impl Drop for Progress {
             thread.join().unwrap();
         }
     }
+}
+
+/// Looks again and again until a condition holds.
+#[track_caller]
+fn soon(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Starts a thread whose first wait is in `body`, and returns when it is asleep there.
+#[track_caller]
+fn asleep<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let (say, hear) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let own = std::fs::read_link("/proc/thread-self").expect("/proc");
+        say.send(own).expect("the test waits for it");
+        body()
+    });
+    let own = hear.recv().expect("the thread has started");
+    let stat = Path::new("/proc").join(own).join("stat");
+    let state = || {
+        let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+        // A thread that is gone did not sleep, which its result tells.
+        state.unwrap_or(b'S')
+    };
+    wait_until(
+        "the thread sleeps",
+        || state() == b'S' || thread.is_finished(),
+        || char::from(state()).to_string(),
+    );
+    thread
+}
+
+/// The result of a thread that something should have woken.
+#[track_caller]
+fn woken<T>(thread: JoinHandle<T>) -> T {
+    soon("the sleeper wakes", || thread.is_finished());
+    thread.join().expect("no panic")
+}
+
+/// Posts a write of 42 to a peer that is not ready, waits until the peer has dropped it, makes the peer ready,
+/// and waits until the write has been repeated.
+#[track_caller]
+fn is_repeated(a: &Port, b: &Port) {
+    a.mem.set_word(0, 42);
+    a.post(1, write(b), 8);
+    soon("the peer drops the packet", || {
+        b.hca.counters().packets_received > 0
+    });
+    assert_eq!(b.mem.word(0), 0);
+    b.connect(a);
+    wait_until(
+        "the write is repeated",
+        || b.mem.word(0) == 42,
+        || format!("{:?}", a.hca.counters()),
+    );
+    assert!(a.hca.counters().retransmitted > 0);
 }
 
 fn write(to: &Port) -> SendOp {
@@ -143,10 +206,9 @@ fn wait_times_out_and_wakes() {
     assert_eq!(a.hca.wait(PATIENCE), Wake::Woken);
     assert_eq!(a.hca.wait(Duration::from_millis(1)), Wake::Timeout);
     let hca = Arc::clone(&a.hca);
-    let sleeper = std::thread::spawn(move || hca.wait(PATIENCE));
-    std::thread::sleep(Duration::from_millis(20));
+    let sleeper = asleep(move || hca.wait(LONG));
     a.hca.wake();
-    assert_eq!(sleeper.join().unwrap(), Wake::Woken);
+    assert_eq!(woken(sleeper), Wake::Woken);
 }
 
 /// A thread counts the wake-ups before it looks at what it waits for; another thread returns for
@@ -200,25 +262,14 @@ fn a_sleeping_target_serves_its_peer() {
 }
 
 /// The initiator posts and never polls; the first packets are dropped by a peer that is not
-/// ready. Its progress thread, asleep for an hour, has to learn of the new timer and repeat.
+/// ready. Its progress thread, asleep for a day, has to learn of the new timer and repeat.
 #[test]
 fn a_sleeping_initiator_repeats_what_was_lost() {
     let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
     a.connect(&b);
     let _pa = a.progress();
     let _pb = b.progress();
-    std::thread::sleep(Duration::from_millis(20));
-    a.mem.set_word(0, 42);
-    a.post(1, write(&b), 8);
-    std::thread::sleep(Duration::from_millis(5));
-    assert_eq!(b.mem.word(0), 0);
-    let start = Instant::now();
-    b.connect(&a);
-    while b.mem.word(0) != 42 {
-        assert!(start.elapsed() < PATIENCE, "the write was not repeated");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(a.hca.counters().retransmitted > 0);
+    is_repeated(&a, &b);
 }
 
 /// Whoever sleeps returns for an alarm that another thread sets, sets earlier, or takes back.
@@ -227,69 +278,74 @@ fn an_alarm_ends_the_sleep_of_another_thread() {
     let a = open(1, Faults::default());
     let sleeper = || {
         let hca = Arc::clone(&a.hca);
-        let sleeper = std::thread::spawn(move || hca.wait(PATIENCE));
-        std::thread::sleep(Duration::from_millis(20));
-        sleeper
+        asleep(move || hca.wait(LONG))
     };
-    for earlier in [None, Some(PATIENCE / 2), Some(PATIENCE * 2)] {
+    for earlier in [None, Some(LONG / 2), Some(LONG * 2)] {
         a.hca.set_alarm(earlier);
         let sleeper = sleeper();
         a.hca.set_alarm(Some(Duration::from_millis(5)));
-        assert_eq!(sleeper.join().unwrap(), Wake::Work);
+        assert_eq!(woken(sleeper), Wake::Work);
     }
     // Until it is set anew nobody sleeps.
-    assert_eq!(a.hca.wait(PATIENCE), Wake::Work);
+    assert_eq!(a.hca.wait(LONG), Wake::Work);
     a.hca.set_alarm(None);
     assert_eq!(a.hca.wait(Duration::from_millis(1)), Wake::Timeout);
-    // One that was taken back ends no sleep, although the descriptor may have been armed for it.
-    let sleeper = sleeper();
-    a.hca.set_alarm(Some(Duration::from_millis(5)));
-    a.hca.set_alarm(None);
-    std::thread::sleep(Duration::from_millis(20));
-    a.hca.wake();
-    assert_eq!(sleeper.join().unwrap(), Wake::Woken);
+}
+
+/// An alarm that was taken back ends no sleep, although the descriptor may have been armed for it.
+#[test]
+fn an_alarm_that_was_taken_back_ends_no_sleep() {
+    let a = open(1, Faults::default());
+    let mut alarm = Duration::from_millis(5);
+    loop {
+        let hca = Arc::clone(&a.hca);
+        let sleeper = asleep(move || hca.wait(LONG));
+        let before = Instant::now();
+        a.hca.set_alarm(Some(alarm));
+        a.hca.set_alarm(None);
+        let in_time = before.elapsed() < alarm;
+        std::thread::sleep(alarm * 4);
+        a.hca.wake();
+        let end = woken(sleeper);
+        if in_time {
+            assert_eq!(end, Wake::Woken);
+            return;
+        }
+        // This thread had no processor between the two: the alarm may have rung.
+        alarm *= 2;
+        a.hca.wait(Duration::ZERO); // takes the wake-up, if the sleeper did not return for it
+    }
 }
 
 /// Two threads sleep, and the one with less time leaves. A deadline that a post makes then is
-/// still news to the other, which would sleep for an hour: it has to repeat the lost packet.
+/// still news to the other, which would sleep for a day: it has to repeat the lost packet.
 #[test]
 fn a_sleeper_that_leaves_does_not_hide_the_others() {
     // The short sleep begins before the long one, or while that lasts.
     for short_first in [false, true] {
-        let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
-        a.connect(&b);
-        let _pb = b.progress();
-        let short = Duration::from_millis(60);
-        let pause = || std::thread::sleep(Duration::from_millis(20));
-        let nap = || {
-            let hca = Arc::clone(&a.hca);
-            std::thread::spawn(move || hca.wait(short))
-        };
-        let first = short_first.then(|| (nap(), pause()));
-        let _pa = a.progress();
-        let sleeper = match first {
-            Some((sleeper, ())) => sleeper,
-            None => {
-                pause();
-                nap()
+        let mut short = Duration::from_millis(30);
+        loop {
+            let (a, b) = (open(1, Faults::default()), open(2, Faults::default()));
+            a.connect(&b);
+            let _pb = b.progress();
+            let began = Instant::now();
+            let nap = || {
+                let hca = Arc::clone(&a.hca);
+                asleep(move || hca.wait(short))
+            };
+            let first = short_first.then(nap);
+            let _pa = a.progress();
+            let both_sleep = first.is_none() || began.elapsed() < short;
+            let sleeper = first.unwrap_or_else(nap);
+            assert_eq!(woken(sleeper), Wake::Timeout);
+            if both_sleep {
+                // Nobody polls.
+                is_repeated(&a, &b);
+                break;
             }
-        };
-        assert_eq!(sleeper.join().unwrap(), Wake::Timeout);
-        // B is not ready, so the first packet is lost; nobody polls.
-        a.mem.set_word(0, 42);
-        a.post(1, write(&b), 8);
-        std::thread::sleep(Duration::from_millis(5));
-        assert_eq!(b.mem.word(0), 0);
-        b.connect(&a);
-        let start = Instant::now();
-        while b.mem.word(0) != 42 {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "the write was not repeated, short sleep first: {short_first}"
-            );
-            std::thread::sleep(Duration::from_millis(1));
+            // The short sleep may have been over before the long one began.
+            short *= 2;
         }
-        assert!(a.hca.counters().retransmitted > 0);
     }
 }
 
@@ -314,14 +370,9 @@ fn held_back_posts_leave_by_themselves() {
                 8,
             );
         }
-        let start = Instant::now();
-        while b.mem.word(32) != round {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "the last of five posts stays behind"
-            );
-            std::thread::yield_now();
-        }
+        soon("the last of five posts has left", || {
+            b.mem.word(32) == round
+        });
         for _ in 0..5 {
             assert_eq!(a.reap().status, WcStatus::Success);
         }
@@ -343,18 +394,16 @@ fn unpolled_completions_do_not_stop_the_wire() {
     };
     a.mem.set_word(0, 7);
     a.post(1, at(0), 8);
-    while a.hca.wait(PATIENCE) != Wake::Work {}
+    while a.hca.wait(LONG) != Wake::Work {}
     // The first has completed and nobody polls. Of these the first leaves at once, the others
     // with its acknowledgement.
     for i in 1..5 {
         a.post(i as u64 + 1, at(i), 8);
     }
-    let start = Instant::now();
-    while b.mem.word(32) != 7 {
-        assert!(start.elapsed() < PATIENCE / 6, "the posts stay behind");
+    soon("all posts have left", || {
         assert_eq!(a.hca.wait(PATIENCE), Wake::Work);
-        std::thread::yield_now();
-    }
+        b.mem.word(32) == 7
+    });
     for i in 1..=5 {
         let c = a.reap();
         assert_eq!((c.wr_id, c.status), (i, WcStatus::Success));
@@ -370,11 +419,15 @@ fn words_do_not_tear() {
     let _progress = b.progress();
     let stop = Arc::new(AtomicBool::new(false));
     let (at, flag) = (b.mem.at(0) as usize, Arc::clone(&stop));
+    let both = Arc::new(Barrier::new(2));
+    let begin = Arc::clone(&both);
     let reader = std::thread::spawn(move || {
         // SAFETY: an aligned word of a region that is never freed.
         let word = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at)) };
         let mut seen = 0_u64;
-        while !flag.load(Ordering::Relaxed) {
+        begin.wait();
+        loop {
+            let last = flag.load(Ordering::Acquire);
             let value = word.load(Ordering::Acquire);
             assert_eq!(
                 value >> 32,
@@ -382,15 +435,18 @@ fn words_do_not_tear() {
                 "half of a write: {value:#x}"
             );
             seen += u64::from(value != 0);
+            if last {
+                return seen;
+            }
         }
-        seen
     });
+    both.wait();
     for i in 1..=3000_u64 {
         a.mem.set_word(0, i << 32 | i);
         a.post(i, write(&b), 8);
         assert_eq!(a.reap().status, WcStatus::Success);
     }
-    stop.store(true, Ordering::Relaxed);
+    stop.store(true, Ordering::Release);
     assert!(reader.join().unwrap() > 0);
 }
 

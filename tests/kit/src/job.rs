@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::processes::{self, Process};
+use crate::processes::{self, Marked, Process};
 use crate::report::Report;
 use crate::{PATIENCE, text, wait_until};
 
@@ -142,11 +142,12 @@ impl Job {
     #[track_caller]
     pub fn start(mut self) -> Running {
         let shown = format!("{:?}", self.command);
+        let marked = Marked::new(self.mark);
         let begun = Instant::now();
         let child = self.command.spawn();
         Running {
             child: child.unwrap_or_else(|e| panic!("{shown}: {e}")),
-            mark: self.mark,
+            marked,
             report: self.report,
             shown,
             begun,
@@ -198,6 +199,26 @@ impl Job {
 #[derive(Debug)]
 pub struct Patient<P>(P);
 
+impl<P: Read + AsFd> Patient<P> {
+    /// Reads until a text has come, and returns all that has. What follows can still be read.
+    ///
+    /// # Panics
+    /// If the pipe ends before, or nothing comes within [`PATIENCE`].
+    #[track_caller]
+    pub fn read_until(&mut self, wanted: &str) -> String {
+        let mut come = Vec::new();
+        while !come.ends_with(wanted.as_bytes()) {
+            let mut byte = [0];
+            match self.read(&mut byte) {
+                Ok(1..) => come.extend(byte),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                end => panic!("{end:?} before {wanted:?}: {}", text(&come)),
+            }
+        }
+        text(&come)
+    }
+}
+
 impl<P: Read + AsFd> Read for Patient<P> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let mut readable = [PollFd::new(&self.0, PollFlags::IN)];
@@ -214,7 +235,7 @@ impl<P: Read + AsFd> Read for Patient<P> {
 pub struct Running {
     /// The process that was started: the launcher.
     pub child: Child,
-    mark: String,
+    marked: Marked,
     report: Option<PathBuf>,
     shown: String,
     begun: Instant,
@@ -282,14 +303,21 @@ impl Running {
         Patient(self.child.stderr.take().expect("a pipe from the errors"))
     }
 
-    /// The processes of the job.
+    /// The processes of the job that have not ended.
     pub fn processes(&self) -> Vec<Process> {
-        processes::with_mark(&self.mark)
+        self.marked.all()
     }
 
-    /// Waits until so many processes of the job have a name.
+    /// Waits until so many processes of the job have a name, neither more nor fewer; returns their numbers.
     #[track_caller]
     pub fn wait_for(&self, name: &str, count: usize) -> Vec<i32> {
+        let found = self.wait_for_processes(name, count);
+        found.iter().map(|p| p.pid).collect()
+    }
+
+    /// As [`Self::wait_for`]. What this returns can be killed even if it may have ended meanwhile.
+    #[track_caller]
+    pub fn wait_for_processes(&self, name: &str, count: usize) -> Vec<Process> {
         self.wait_for_those(name, |found| found.len() == count)
     }
 
@@ -297,25 +325,34 @@ impl Running {
     /// its PEs have outlived it; while it lives, it is their parent.
     #[track_caller]
     pub fn wait_for_pes(&self, name: &str, count: usize) -> Vec<i32> {
-        self.wait_for_those(name, |found| {
+        let found = self.wait_for_those(name, |found| {
             let template = |of: &Process| found.iter().any(|p| p.pid == of.parent);
             found.len() == count && !found.iter().any(template)
-        })
+        });
+        found.iter().map(|p| p.pid).collect()
     }
 
+    /// Waits until two looks in a row find the same processes with a name, and those wanted: a process has the name
+    /// of its parent for a moment, and would be counted in the place of one that is still to come.
     #[track_caller]
-    fn wait_for_those(&self, name: &str, these: impl Fn(&[Process]) -> bool) -> Vec<i32> {
+    fn wait_for_those(&self, name: &str, these: impl Fn(&[Process]) -> bool) -> Vec<Process> {
         let mut found = Vec::new();
+        let same = |a: &[Process], b: &[Process]| {
+            let who = |all: &[Process]| -> BTreeSet<_> {
+                all.iter().map(|p| (p.pid, p.started)).collect()
+            };
+            who(a) == who(b)
+        };
         wait_until(
             &format!("there are enough {name}"),
             || {
-                found = self.processes();
-                found.retain(|p| p.name == name && p.state != 'Z');
-                these(&found)
+                let before = std::mem::replace(&mut found, self.processes());
+                found.retain(|p| p.name == name);
+                these(&found) && same(&before, &found)
             },
             || format!("{:?}", self.processes()),
         );
-        found.iter().map(|p| p.pid).collect()
+        found
     }
 
     /// Waits for the end, after which nothing may be left.
@@ -337,7 +374,7 @@ impl Running {
         assert!(held.is_none(), "{}: {held:?}: {outcome:?}", self.shown);
         wait_until(
             "every process of the job is gone",
-            || self.processes().is_empty(),
+            || !self.marked.any(),
             || format!("{}: {:?}\n{outcome:?}", self.shown, self.processes()),
         );
         outcome
@@ -361,11 +398,10 @@ impl Running {
         });
         let status = status.or_else(|| self.ended(PATIENCE));
         let end = Instant::now() + left;
-        let mut remain = self.processes();
-        while !remain.is_empty() && Instant::now() < end {
+        while self.marked.any() && Instant::now() < end {
             sleep(TICK * 10);
-            remain = self.processes();
         }
+        let remain = self.processes();
         self.kill_all();
         let outcome = self.outcome(status, streams, GRACE, None);
         match hung {
@@ -466,23 +502,22 @@ impl Running {
     /// Kills until nobody is left: a process may start another one before it dies. One that dies loses its
     /// memory, and the mark with it, a moment before it has ended.
     fn kill_all(&self) {
-        let mut killed = BTreeSet::new();
         loop {
-            let mut left = self.processes();
-            left.retain(|p| p.state != 'Z');
+            let left = self.processes();
             if left.is_empty() {
-                break;
+                return;
             }
-            for process in left {
-                processes::kill(process.pid, SIGKILL);
-                killed.insert(process.pid);
+            let mut out_of_reach = 0;
+            for process in &left {
+                out_of_reach += usize::from(!process.kill(SIGKILL) && process.lives());
             }
-            sleep(TICK);
-        }
-        let end = Instant::now() + GRACE;
-        let dies = |pid: &i32| Process::of(*pid).is_some_and(|p| p.state != 'Z');
-        while killed.iter().any(dies) && Instant::now() < end {
-            sleep(TICK);
+            if out_of_reach == left.len() {
+                return; // of another user
+            }
+            let end = Instant::now() + GRACE;
+            while left.iter().any(Process::lives) && Instant::now() < end {
+                sleep(TICK);
+            }
         }
     }
 }
@@ -599,9 +634,11 @@ mod tests {
     #[test]
     fn what_has_come_is_there_although_somebody_holds_the_output() {
         // Without its environment nobody finds it. It is forked by one that has none already.
-        let holder = "env -i /bin/sh -c 'sleep 5 & exit 0'";
+        let holder = "env -i /bin/sh -c 'sleep 1000 & echo $!'";
         let outcome = shell(&format!("echo said; {holder}; exit 0")).run_within(PATIENCE);
-        assert_eq!(outcome.stdout, "said\n");
+        let pid = outcome.stdout.strip_prefix("said\n").map(str::trim);
+        let holder = Process::of(pid.unwrap().parse().unwrap()).unwrap();
+        assert!(holder.kill(SIGKILL));
         let how = outcome.failure().expect("somebody was left");
         assert!(how.contains("holds its output"), "{how}");
     }
