@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use shmem::UniqueId;
 use shmem_testkit::needs::skipped;
+use shmem_testkit::ports::free_tcp;
 use shmem_testkit::processes;
 use shmem_testkit::{Job, Outcome, Running};
 
@@ -85,25 +86,6 @@ fn address(id: &str) -> String {
     at.split(',').next().unwrap().to_owned()
 }
 
-/// A port of the loopback interface that was free just now, of those that the system gives to nobody by itself, and no
-/// other test takes.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = 40 * std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 20_000 + (number % 12_000) as u16;
-        if ["127.0.0.1", "::1"]
-            .iter()
-            .all(|at| match std::net::TcpListener::bind((*at, port)) {
-                Ok(_) => true,
-                Err(e) => e.kind() == std::io::ErrorKind::AddrNotAvailable,
-            })
-        {
-            return port;
-        }
-    }
-}
-
 #[test]
 fn a_variable_makes_any_program_a_job() {
     let maker = maker();
@@ -137,7 +119,7 @@ fn pe_0_makes_the_id_and_the_others_read_it() {
 
 #[test]
 fn emulated_nodes_pass_what_must_hold_everywhere() {
-    let id = UniqueId::at("127.0.0.1", free_port()).unwrap().to_text();
+    let id = UniqueId::at("127.0.0.1", free_tcp()).unwrap().to_text();
     let start = |rank: usize| {
         let node = ["left", "right"][rank % 2];
         by_environment(&[CONFORMANCE], &id, rank, 4)
@@ -156,7 +138,7 @@ fn emulated_nodes_pass_what_must_hold_everywhere() {
 
 #[test]
 fn frameworks_variables_and_a_secret_do() {
-    let port = free_port();
+    let port = free_tcp();
     let before = (port - 1).to_string();
     let start = |rank: usize| {
         Job::new(RING, "", &[])
@@ -303,7 +285,7 @@ fn a_failure_is_everybodys() {
         assert!(said.contains(why), "{said}");
     }
     // PE 0 listens, and is the one that fails.
-    let id = UniqueId::at("127.0.0.1", free_port()).unwrap().to_text();
+    let id = UniqueId::at("127.0.0.1", free_tcp()).unwrap().to_text();
     let both = vec![
         pe(&id, "alone-fails", 0, 2, &[]),
         pe(&id, "rounds", 1, 2, &[]),
@@ -334,7 +316,7 @@ fn who_is_missing_is_named_to_all() {
         );
     }
     // Where PE 0 is to listen, its absence is what the others see.
-    let id = UniqueId::at("127.0.0.1", free_port()).unwrap().to_text();
+    let id = UniqueId::at("127.0.0.1", free_tcp()).unwrap().to_text();
     let outcome = pe(&id, "rounds", 1, 2, &[("SHMEM_INIT_TIMEOUT", "1s")]).wait();
     assert!(!outcome.status.success());
     let said = &outcome.stderr;
@@ -395,7 +377,7 @@ fn a_setting_that_makes_no_sense_is_everybodys() {
 
 #[test]
 fn pe_0_may_leave_first() {
-    let id = UniqueId::at("127.0.0.1", free_port()).unwrap().to_text();
+    let id = UniqueId::at("127.0.0.1", free_tcp()).unwrap().to_text();
     for (rank, outcome) in ended(pes(&id, "late", 0..4, 4)).into_iter().enumerate() {
         outcome.expect_success();
         assert_eq!(outcome.stdout, format!("PE {rank}: ok\n"));
@@ -405,7 +387,7 @@ fn pe_0_may_leave_first() {
 
 #[test]
 fn pes_join_their_job_again_and_no_other() {
-    let id = UniqueId::at("127.0.0.1", free_port()).unwrap().to_text();
+    let id = UniqueId::at("127.0.0.1", free_tcp()).unwrap().to_text();
     let pes: Vec<_> = (0..3)
         .map(|rank| {
             pe(

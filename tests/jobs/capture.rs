@@ -131,6 +131,7 @@ fn captured(name: &str, first: &str, program: &str) -> Option<(PathBuf, Vec<Capt
         .args([&file, &log])
         .args([SHMRUN, "-n", "4"])
         .args(["--nodes", "4", program])
+        // No other job has this port, although it is RoCE's own: the namespace is this job's alone.
         .env("SHMEM_SOFT_PORT", "4791")
         .env("SHMEM_SOFT_ADDRESS", first)
         .env("SHMEM_SOFT_INTEROP", "yes")

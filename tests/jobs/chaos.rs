@@ -3,8 +3,9 @@
 //! process or a file, and no line is lost of a PE that ended well.
 //!
 //! A job follows from its seed, of which a failure tells: `SHMEM_CHAOS_SEED=17` runs that job alone.
-//! `SHMEM_CHAOS_JOBS=500` runs so many. The moments at which things happen are the machine's, so a seed
-//! may have to be run more than once.
+//! `SHMEM_CHAOS_JOBS=500` runs so many. Things happen at random moments and to random processes, which is the
+//! point: how far a job has come by then is the machine's business, so a seed may have to be run more than once.
+//! What is judged afterwards holds wherever a job was, and however slow the machine is.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use shmem_testkit::job::Running;
-use shmem_testkit::processes::{Process, kill};
-use shmem_testkit::{Job, Outcome};
+use shmem_testkit::processes::Process;
+use shmem_testkit::{Job, Outcome, PATIENCE};
 
 use crate::programs::{BUSY, RING, SHMRUN};
 
@@ -28,16 +29,11 @@ const CONT: i32 = 18;
 const STOP: i32 = 19;
 const TSTP: i32 = 20;
 
-/// How long anybody may be silent.
+/// How long anybody may be silent where somebody is stopped.
 const SILENCE: &str = "2s";
 
-/// How long a job may take to end after the last thing that happens to it: silence (40 s of an agent that has not
-/// made its node yet), the grace period, and what launcher and agents have for those that do not end (10 s), on
-/// a machine that has other work.
-const BOUND: Duration = Duration::from_secs(90);
-
-/// How long nothing may be left afterwards.
-const LEFT: Duration = Duration::from_secs(20);
+/// How long elsewhere: so long that it takes no process for dead which gets no processor.
+const NO_SILENCE: &str = "300s";
 
 /// SplitMix64.
 struct Chance(u64);
@@ -188,6 +184,19 @@ impl Plan {
         })
     }
 
+    /// What the heartbeat is for: an agent that is stopped for good, of which nothing is judged that silence could
+    /// spoil; and a launcher that is paused for longer, which agents must not take for dead. They count looks, not
+    /// seconds (`shmem-launch/src/pulse.rs`), so that is no question of time.
+    fn silence(&self) -> &'static str {
+        let tried = |(_, fault): &(Duration, Fault)| {
+            matches!(fault, Fault::Signal(_, STOP) | Fault::Pause(LAUNCHER))
+        };
+        match self.faults.iter().any(tried) {
+            true => SILENCE,
+            false => NO_SILENCE,
+        }
+    }
+
     /// Whether all goes well.
     fn is_harmless(&self) -> bool {
         !self.harms(|_| true) && self.output == Output::Read
@@ -231,7 +240,7 @@ impl Plan {
             .env("DIR", dir)
             .env("TMPDIR", dir.join("tmp"))
             .env("SHMEM_SYMMETRIC_SIZE", "1M")
-            .env("SHMEM_HEARTBEAT_TIMEOUT", SILENCE);
+            .env("SHMEM_HEARTBEAT_TIMEOUT", self.silence());
         command
     }
 }
@@ -247,23 +256,29 @@ fn is(process: &Process, name: &str) -> bool {
     }
 }
 
-fn victims(job: &Running, name: &str) -> Vec<i32> {
+fn victims(job: &Running, name: &str) -> Vec<Process> {
     let mut all = job.processes();
-    all.retain(|p| is(p, name) && p.state != 'Z');
-    all.iter().map(|p| p.pid).collect()
+    all.retain(|p| is(p, name));
+    all
 }
 
-/// Stops an agent for good. What an agent has just forked to start PEs has its name for a moment; that goes on
-/// again, since nobody ends a job whose PEs are only slow to start.
-fn stop_agent(job: &Running, pid: i32) {
-    kill(pid, STOP);
-    std::thread::sleep(Duration::from_millis(300));
+/// The agents that can be stopped for good. What an agent has just forked to start PEs has its name for a moment,
+/// and must not be: nobody ends a job whose PEs are only slow to start. So an agent has a guard, or is no agent's
+/// child.
+fn agents(job: &Running) -> Vec<Process> {
     let all = job.processes();
+    let is_agent = |p: &Process| p.name == "shmrun-agent";
     let has_guard = |pid| all.iter().any(|p| p.name == "pe-guard" && p.parent == pid);
-    let parent = all.iter().find(|p| p.pid == pid).map(|p| p.parent);
-    if parent.is_some_and(has_guard) && !has_guard(pid) {
-        kill(pid, CONT);
-    }
+    let by_agent = |p: &Process| all.iter().any(|of| of.pid == p.parent && is_agent(of));
+    let certain = all
+        .iter()
+        .filter(|p| is_agent(p) && (has_guard(p.pid) || !by_agent(p)));
+    certain.cloned().collect()
+}
+
+/// Whether nobody is left who could end a job of which something is stopped.
+fn launcher_has_ended(job: &Running) -> bool {
+    Process::of(job.pid()).is_none_or(|p| p.state == 'Z')
 }
 
 /// A directory for a job, with a remote shell.
@@ -291,36 +306,39 @@ fn happen(job: &Running, plan: &Plan, chance: &mut Chance) {
     let began = Instant::now();
     for &(at, fault) in &plan.faults {
         std::thread::sleep(at.saturating_sub(began.elapsed()));
-        let mut one = |name| {
-            let all = victims(job, name);
-            (!all.is_empty()).then(|| chance.one_of(&all))
+        let mut one = |all: Vec<Process>| {
+            let at = chance.below(all.len().max(1) as u64) as usize;
+            all.into_iter().nth(at)
         };
         match fault {
             Fault::Nothing => {}
-            // Whom somebody stops when all above are gone, only that one can continue.
-            Fault::Signal(_, STOP) if Process::of(job.pid()).is_none_or(|p| p.state == 'Z') => {}
-            Fault::Signal(name, signal) => {
-                if let Some(pid) = one(name) {
-                    match signal {
-                        STOP => stop_agent(job, pid),
-                        _ => kill(pid, signal),
+            Fault::Signal(_, STOP) => {
+                if let Some(agent) = one(agents(job)) {
+                    // Whom somebody stops when all above are gone, only that one can continue.
+                    if agent.kill(STOP) && launcher_has_ended(job) {
+                        agent.kill(CONT);
                     }
                 }
             }
+            Fault::Signal(name, signal) => {
+                if let Some(process) = one(victims(job, name)) {
+                    process.kill(signal);
+                }
+            }
             Fault::Pause(name) => {
-                if let Some(pid) = one(name) {
+                if let Some(process) = one(victims(job, name)) {
                     // On other hosts nobody can tell a launcher that says nothing before it stops from one that
                     // is cut off.
-                    let told = name == LAUNCHER && (plan.hosts || pid % 2 == 0);
-                    kill(pid, [STOP, TSTP][usize::from(told)]);
+                    let told = name == LAUNCHER && (plan.hosts || process.pid % 2 == 0);
+                    process.kill([STOP, TSTP][usize::from(told)]);
                     std::thread::sleep(Duration::from_secs(3));
-                    kill(pid, CONT);
+                    process.kill(CONT);
                 }
             }
             Fault::Everything => {
                 for process in job.processes() {
                     if process.name.starts_with("shmrun") {
-                        kill(process.pid, KILL);
+                        process.kill(KILL);
                     }
                 }
             }
@@ -356,7 +374,7 @@ fn run(seed: u64) -> Result<(), String> {
         std::thread::sleep(Duration::from_secs(1));
         job.kill(TERM);
     }
-    let outcome = job.end_in(BOUND, LEFT).map_err(wrong)?;
+    let outcome = job.end_in(PATIENCE, PATIENCE).map_err(wrong)?;
     judge(&plan, &place.0, &outcome).map_err(|what| wrong(format!("{what}: {outcome:.2000?}")))
 }
 

@@ -132,7 +132,7 @@ fn a_pe_that_was_stopped_is_named_by_those_who_call_it() {
     ]);
     let stopped = hang.job.processes();
     let stopped = stopped.iter().find(|p| p.state == 'T').expect("it is");
-    shmem_testkit::processes::kill(stopped.pid, CONT);
+    assert!(stopped.kill(CONT), "{stopped:?}");
     hang.end();
 }
 

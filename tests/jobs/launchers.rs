@@ -6,10 +6,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use shmem_testkit::launchers::{self, hydra, installed};
-use shmem_testkit::processes::{self, threads};
+use shmem_testkit::processes::threads;
 use shmem_testkit::{Job, needs, wait_until};
 
 use crate::programs::{
@@ -207,29 +206,25 @@ fn settings_that_make_no_sense_end_the_job_under_hydra() {
 }
 
 /// Kills a process of a job of 4 PEs that is at work, chosen by `victim` among those of the job and `mpiexec`
-/// itself; nothing is left then. A PE at work has `pe_threads` threads or more: one that watches the PMI server,
-/// and in a job of several nodes more when it is connected.
-fn kill(what: &str, job: Option<Job>, victim: &str, pe_threads: usize) {
+/// itself; nothing is left then.
+fn kill(what: &str, job: Option<Job>, victim: &str) {
     let Some(job) = job else { return };
-    let job = job.start();
-    let pes = job.wait_for("busy-pe", 4);
-    wait_until(
-        "all PEs are at work",
-        || pes.iter().all(|&pid| threads(pid) >= pe_threads),
-        || format!("{what}: {:?}", job.processes()),
-    );
-    // Any moment will do: in the middle of the exchange of addresses, or of a barrier.
-    std::thread::sleep(Duration::from_millis(100));
-    let pid = match victim {
-        "mpiexec" => job.pid(),
-        "proxy" => {
-            let all = job.processes();
-            let proxy = all.iter().find(|p| p.name.starts_with("hydra_pmi_"));
-            proxy.unwrap_or_else(|| panic!("no proxy in {all:?}")).pid
-        }
-        _ => pes[1],
+    let mut job = job.start();
+    // PE 0 prints this behind a barrier: every PE has put something to another one, and goes on.
+    let mut output = job.stdout();
+    output.read_until("round 1\n");
+    let all = job.processes();
+    let is_it = |name: &str| match victim {
+        "PE" => name == "busy-pe",
+        _ => name.starts_with("hydra_pmi_"),
     };
-    processes::kill(pid, libc::SIGKILL);
+    let killed = match victim {
+        "mpiexec" => all.iter().find(|p| p.pid == job.pid()),
+        // Not the first, which is PE 0, or has it.
+        _ => all.iter().rfind(|p| is_it(&p.name)),
+    };
+    let killed = killed.unwrap_or_else(|| panic!("{what}: there is none in {all:?}"));
+    assert!(killed.kill(libc::SIGKILL), "{what}: {killed:?} had ended");
     let outcome = job.wait();
     assert!(!outcome.status.success(), "{what}: {outcome:?}");
 }
@@ -238,10 +233,10 @@ fn kill(what: &str, job: Option<Job>, victim: &str, pe_threads: usize) {
 fn nothing_survives_the_death_of_a_pe_or_of_mpiexec_or_its_proxy() {
     for victim in ["PE", "mpiexec", "proxy"] {
         let what = format!("death-of-{victim}");
-        kill(&what, hydra_on(2, "", &[BUSY]), victim, 3);
+        kill(&what, hydra_on(2, "", &[BUSY]), victim);
         for model in ["", "-pmi-port"] {
             let what = format!("{what}-alone{model}");
-            kill(&what, hydra(&format!("{model} -n 4"), &[BUSY]), victim, 2);
+            kill(&what, hydra(&format!("{model} -n 4"), &[BUSY]), victim);
         }
     }
 }
@@ -255,12 +250,14 @@ fn nobody_waits_in_init_when_the_launcher_is_gone() {
     };
     let job = job.stdin(Stdio::piped()).start();
     let pes = job.wait_for("ring", 3);
+    // Their second thread is there before they wait. Whether they wait already does not matter: whoever does
+    // not will find that the launcher has gone.
     wait_until(
         "all PEs watch the PMI server",
         || pes.iter().all(|&pid| threads(pid) >= 2),
         || format!("{:?}", job.processes()),
     );
-    processes::kill(job.pid(), libc::SIGKILL);
+    job.kill(libc::SIGKILL);
     let outcome = job.wait();
     assert!(!outcome.status.success(), "{outcome:?}");
 }

@@ -1,4 +1,7 @@
 //! The installed library, made once for all tests, and compiling with it.
+//!
+//! Tests may be threads of one process, or each a process of its own (cargo-nextest). So whatever they share in
+//! [`scratch`] is made under a lock, by the test that comes first.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +10,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
+use shmem_testkit::lock::turn_at;
 use shmem_testkit::needs::skipped;
 use shmem_testkit::tools::{CC, CXX, NM, Tool, command};
 use shmem_testkit::{Job, text};
 use xtask::build::{Build, Products, workspace};
 use xtask::install::{Destination, install};
+use xtask::object::Machine;
 
 /// Options for all compilations: what the tests are strict about.
 const FLAGS: [&str; 5] = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"];
@@ -63,35 +68,140 @@ pub(crate) fn toolchain() -> Option<&'static Toolchain> {
             if let Some(missing) = tools.iter().find(|c| !works(c)) {
                 return Err(format!("there is no {missing}"));
             }
-            let build = Build {
-                profile: "dev".to_owned(),
-                verbs: false,
-                target: None,
-            };
-            let products = build.run().unwrap_or_else(|e| panic!("{e}"));
-            let prefix = scratch().join("c library"); // with a space: paths are quoted
-            let destination = Destination::new(&prefix, None).unwrap();
-            install(&products, &destination).unwrap_or_else(|e| panic!("{e}"));
-            let programs = scratch().join("c-programs");
-            fs::create_dir_all(&programs).unwrap();
-            let changed = newest(&products.shared)
-                .max(newest(&products.pmi_shared))
-                .max(newest(&workspace().join("shmem-capi/include")))
-                .max(newest(&workspace().join("shmem-pmi/c/include")))
-                .max(newest(&workspace().join("xtask/files")));
-            Ok(Toolchain {
-                prefix,
-                products,
-                programs,
-                changed,
-            })
+            Ok(installed())
         })
         .as_ref();
     // Said by each test that goes without, not only by the first.
     made.map_err(|why| skipped("c", why)).ok()
 }
 
+/// Builds the library and installs it, unless what is installed is that already.
+fn installed() -> Toolchain {
+    let prefix = scratch().join("c library"); // with a space: paths are quoted
+    let file = scratch().join("c library.record");
+    let _turn = turn_at(&prefix);
+    let before = Record::read(&file);
+    // Another process of this run of tests may have had cargo build all already.
+    if let Some(record) = before.as_ref().filter(|r| r.is_of_this_run()) {
+        return Toolchain::of(prefix, record.products.clone());
+    }
+    let build = Build {
+        profile: "dev".to_owned(),
+        verbs: false,
+        target: None,
+    };
+    let products = build.run().unwrap_or_else(|e| panic!("{e}"));
+    let now = Record::of(products);
+    if before.is_none_or(|before| before.inputs != now.inputs) {
+        // If this process dies meanwhile, the next one begins anew.
+        let _ = fs::remove_file(&file);
+        let destination = Destination::new(&prefix, None).unwrap();
+        install(&now.products, &destination).unwrap_or_else(|e| panic!("{e}"));
+    }
+    now.write(&file);
+    Toolchain::of(prefix, now.products)
+}
+
+/// What was installed last, and which run of tests has seen that it is up to date.
+struct Record {
+    /// The run, if it is one of cargo-nextest. Under `cargo test` one process has all tests, and looks once.
+    run: String,
+    /// When each file was changed that goes into the installation.
+    inputs: String,
+    products: Products,
+}
+
+impl Record {
+    fn run() -> String {
+        std::env::var("NEXTEST_RUN_ID").unwrap_or_default()
+    }
+
+    fn is_of_this_run(&self) -> bool {
+        !self.run.is_empty() && self.run == Self::run()
+    }
+
+    fn of(products: Products) -> Self {
+        let files = Self::files(&products);
+        let mut all: Vec<_> = files.iter().map(|file| newest(file)).collect();
+        all.push(newest_text());
+        // This program has the code that installs.
+        all.push(newest(&std::env::current_exe().expect("a running program")));
+        let inputs = all.iter().map(|time| {
+            let age = time.duration_since(SystemTime::UNIX_EPOCH);
+            age.unwrap_or_default().as_nanos().to_string()
+        });
+        Self {
+            run: Self::run(),
+            inputs: inputs.collect::<Vec<_>>().join(" "),
+            products,
+        }
+    }
+
+    fn files(products: &Products) -> [&PathBuf; 6] {
+        [
+            &products.shmrun,
+            &products.shmem_info,
+            &products.shared,
+            &products.archive,
+            &products.pmi_shared,
+            &products.pmi_archive,
+        ]
+    }
+
+    /// A file has a line for each field.
+    fn read(file: &Path) -> Option<Self> {
+        let text = fs::read_to_string(file).ok()?;
+        let lines: Vec<&str> = text.lines().collect();
+        let [run, inputs, files @ ..] = &lines[..] else {
+            return None;
+        };
+        let [shmrun, shmem_info, shared, archive, pmi_shared, pmi_archive] =
+            <[&str; 6]>::try_from(files).ok()?.map(PathBuf::from);
+        Some(Self {
+            run: (*run).to_owned(),
+            inputs: (*inputs).to_owned(),
+            products: Products {
+                machine: Machine::of(&shared).ok()?,
+                shmrun,
+                shmem_info,
+                shared,
+                archive,
+                pmi_shared,
+                pmi_archive,
+                verbs: false,
+            },
+        })
+    }
+
+    fn write(&self, file: &Path) {
+        let files = Self::files(&self.products).map(|f| f.to_str().expect("a path in UTF-8"));
+        let lines = [&[&*self.run, &*self.inputs], &files[..]].concat();
+        let fresh = file.with_extension("new");
+        fs::write(&fresh, lines.join("\n") + "\n").unwrap();
+        fs::rename(&fresh, file).unwrap();
+    }
+}
+
+/// When the last header or script was changed that is installed as it is.
+fn newest_text() -> SystemTime {
+    let folders = ["shmem-capi/include", "shmem-pmi/c/include", "xtask/files"];
+    let all = folders.map(|folder| newest(&workspace().join(folder)));
+    all.into_iter().max().expect("three")
+}
+
 impl Toolchain {
+    fn of(prefix: PathBuf, products: Products) -> Self {
+        let programs = scratch().join("c-programs");
+        fs::create_dir_all(&programs).unwrap();
+        let libraries = newest(&products.shared).max(newest(&products.pmi_shared));
+        Self {
+            prefix,
+            changed: libraries.max(newest_text()),
+            products,
+            programs,
+        }
+    }
+
     /// A command of the installation.
     pub(crate) fn tool(&self, name: &str) -> PathBuf {
         self.prefix.join("bin").join(name)
@@ -112,7 +222,13 @@ impl Toolchain {
         let made = self.programs.join(name);
         let after = inputs.iter().map(|i| newest(i)).max();
         let after = after.max(Some(self.changed.max(newest(&sources()))));
-        if Some(newest(&made)) > after {
+        let is_there = || Some(newest(&made)) > after;
+        if is_there() {
+            return made;
+        }
+        let _turn = turn_at(&made);
+        // By whoever had the turn before.
+        if is_there() {
             return made;
         }
         let cxx = inputs
@@ -122,8 +238,8 @@ impl Toolchain {
             true => ("oshc++", CXX_FLAGS),
             false => ("oshcc", FLAGS),
         };
-        // Programs that run keep theirs, tests that run at the same time see whole files only, and each makes its own:
-        // threads of this process, too.
+        // Programs that run keep theirs, and tests that run at the same time see whole files only. Files that differ in
+        // their extension have turns of their own, and so need names of their own.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let fresh = made.with_extension(format!("{}-{number}.new", std::process::id()));
