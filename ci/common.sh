@@ -11,10 +11,9 @@ called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-# How cargo builds in release mode here: with the feature verbs, so that it builds once what tests of devices want, too. As
-# users have it by default, without, it is in debug mode that everything is tested.
+# How cargo builds in release mode here.
 # shellcheck disable=SC2034 # of those who source this
-release=(--release --quiet --workspace --features shmem-core/verbs)
+release=(--release --quiet --workspace)
 
 # at_exit COMMAND: runs it when the script ends, however it does, after what was given before.
 exit_commands=()

@@ -24,7 +24,7 @@ explorations() { cargo test "${release[@]}" --test handshake_sim --test xrc_sim 
 # them with checks.) The packages beside theirs ask for what the whole workspace asks of its dependencies: without them
 # all would be built again.
 benchmarks() {
-    local theirs=(--release --quiet --features shmem-core/verbs -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests)
+    local theirs=(--release --quiet -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests)
     cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored
     cargo test "${theirs[@]}" --doc
 }
@@ -54,5 +54,4 @@ stage "documentation" documentation
 stage "pictures of jobs" ci/pictures.sh
 stage "public interface" ci/api.sh
 stage "packages" ci/package.sh
-stage "feature verbs" ci/verbs.sh
 stages ci/test.sh

@@ -65,7 +65,6 @@ pub(crate) fn toolchain() -> Option<&'static Toolchain> {
             }
             let build = Build {
                 profile: "dev".to_owned(),
-                verbs: false,
                 target: None,
             };
             let products = build.run().unwrap_or_else(|e| panic!("{e}"));
