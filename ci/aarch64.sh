@@ -49,25 +49,23 @@ native=$target/debug
 programs=$target/$arm/debug
 dir=$(mktemp -d /tmp/aarch64.XXXXXX)
 at_exit 'rm -rf "$dir"'
-# RDMA devices are tested in the virtual machine; the bindings are the same for all 64-bit Linux.
-features=(--features shmem-core/verbs)
 
 build() {
     # With the features that ci/test.sh has built them with; an example counts as a test.
     cargo build --quiet --workspace --bin shmrun --bin conformance --bin xtask --example ring
     cargo build --quiet --target "$arm" -p shmem-core -p shmem-launch -p npb-ports -p shmem-tests -p shmem-examples \
-        "${features[@]}" --bin shmem-info --bin shmrun --bin 'npb-*' --bin conformance --example ring --example histogram
+        --bin shmem-info --bin shmrun --bin 'npb-*' --bin conformance --example ring --example histogram
     c_programs
 }
 
 # With the library as users install it for another machine.
 c_programs() {
     local file
-    "$native/xtask" install --target "$arm" --verbs --profile dev --prefix "$dir/c"
+    "$native/xtask" install --target "$arm" --profile dev --prefix "$dir/c"
     for file in bin/shmrun bin/shmem-info lib/libshmem.so lib/libshmem_pmi2.so lib/shmem/note.o; do
         readelf -h "$dir/c/$file" | grep -q 'Machine: *AArch64' || { echo "$file is not for AArch64" >&2; return 1; }
     done
-    qemu-aarch64 "$dir/c/bin/shmem-info" | grep 'built with feature verbs'
+    qemu-aarch64 "$dir/c/bin/shmem-info" | grep 'software HCA: always there'
     export OSHCC_CC=aarch64-linux-gnu-gcc OSHCXX_CXX=aarch64-linux-gnu-g++
     mkdir "$dir/objects"
     for file in tests/c/*.c; do echo "$file" "$dir/objects/$(basename "$file" .c).o"; done |
@@ -83,19 +81,18 @@ c_programs() {
 # Of what is written for this processor alone. Elsewhere they are those of this machine.
 lints() {
     cargo clippy --version >/dev/null 2>&1 || { skipped lints "there is no cargo clippy"; return 0; }
-    cargo clippy --quiet --target "$arm" -p shmem-core -p shmem-capi -p shmem-node -p shmem-launch -p npb-ports \
-        "${features[@]}" -- -D warnings
+    cargo clippy --quiet --target "$arm" -p shmem-core -p shmem-capi -p shmem-node -p shmem-launch -p npb-ports -- -D warnings
 }
 
 unit() {
     local tested=(-p shmem-core -p shmem-node -p shmem-pmi -p shmem-launch -p shmem-verbs -p shmem-soft -p shmem-connect -p shmem-ib
-        -p shmem-capi "${features[@]}" --lib)
+        -p shmem-capi --lib)
     # Not those that execute their own program again, which the kernel of this machine cannot, or ask the loader's list of
     # libraries, which is that of this machine.
     local status=0
     cargo test --quiet --no-fail-fast --target "$arm" "${tested[@]}" -- --skip the_peer_may_be_in_another_pid_namespace \
         --skip libraries_of_a_program_are_found_with_theirs || status=1
-    cargo test --quiet --target "$arm" -p shmem-ib "${features[@]}" --test soft -- conformance:: endpoint:: || status=1
+    cargo test --quiet --target "$arm" -p shmem-ib --test soft -- conformance:: endpoint:: || status=1
     return "$status"
 }
 
@@ -137,7 +134,7 @@ c() {
 # What is given to others: its programs and libraries are for AArch64, and run.
 archive() {
     local name file elf=0
-    "$native/xtask" dist --target "$arm" --verbs --profile dev --out "$dir/packages"
+    "$native/xtask" dist --target "$arm" --profile dev --out "$dir/packages"
     name=$(basename "$dir"/packages/shmem-*-aarch64-linux-gnu.tar.gz .tar.gz)
     tar -xf "$dir/packages/$name.tar.gz" -C "$dir"
     for file in "$dir/$name"/bin/* "$dir/$name"/lib/*.so.?.*; do

@@ -3,7 +3,7 @@
 #   ci/package.sh            the packages, without building them
 #   ci/package.sh --verify   builds each from its package, and installs shmrun and shmem-info from there
 source "$(dirname "$0")/common.sh"
-crates=(shmem-verbs shmem-soft shmem-connect shmem-device shmem-ib shmem-pmix shmem-mpi shmem-node shmem-pmi shmem-launch shmem-test shmem-macros shmem-core)
+crates=(shmem-rdma-sys shmem-verbs shmem-soft shmem-connect shmem-device shmem-ib shmem-pmix shmem-mpi shmem-node shmem-pmi shmem-launch shmem-test shmem-macros shmem-core)
 named=()
 for crate in "${crates[@]}"; do named+=(-p "$crate"); done
 # What is not committed is packed as well: it is this tree that is looked at.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what runs inside the guests, with the feature `verbs`, and lays it without symbols into one
+# Builds what runs inside the guests, and lays it without symbols into one
 # directory: programs and tests by their names. For another architecture it takes what ci/aarch64.sh has built last.
 # Usage: ci/vm/programs.sh DIRECTORY
 source "$(dirname "$0")/../common.sh"

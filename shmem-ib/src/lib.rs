@@ -12,8 +12,8 @@
 //!   are checked against a table ([`verbs::transitions`]).
 //! * [`soft`]: the software HCA. [`soft::Engine`] is a pure machine (no socket, no clock);
 //!   [`soft::SoftHca`] drives it over a UDP socket with no privileges. [`soft::wire`]: its packets.
-//! * [`device`]: what a process uses, of whatever kind, and how it is found and chosen. With feature
-//!   `verbs` RDMA devices, through libibverbs.
+//! * [`device`]: what a process uses, of whatever kind, and how it is found and chosen. RDMA
+//!   devices are used through libibverbs, which is loaded where there is one.
 //! * [`connect`]: how two processes come to share a connected queue pair at first contact.
 //!
 //! `kit`, which only tests use, has one suite of checks that every `Hca` has to pass, and HCAs in a

@@ -1,7 +1,10 @@
 //! Which device a job uses, and waits on devices that do not report what peers write. The suites run on such devices, too:
 //! `silent` among the layouts.
 
-use shmem_testkit::Job;
+use std::path::Path;
+use std::process::Command;
+
+use shmem_testkit::{Job, text};
 
 use crate::programs::{HELLO, RING, shmrun};
 
@@ -38,6 +41,39 @@ fn a_device_that_is_not_there_is_an_error_that_says_so() {
     for part in ["SHMEM_HCA=no_such_device", "SHMEM_HCA=soft", "shmem-info"] {
         assert!(err.contains(part), "{part} in {err}");
     }
+}
+
+/// What a job does on devices is tested on machines that have some.
+#[test]
+fn a_device_where_there_is_none_is_an_error_that_says_what_to_do() {
+    let devices = Path::new("/sys/class/infiniband").read_dir();
+    if devices.is_ok_and(|mut devices| devices.next().is_some()) {
+        return;
+    }
+    let output = shmrun("-n 2 --nodes 2", &[HELLO])
+        .env("SHMEM_HCA", "verbs")
+        .run();
+    assert!(!output.status.success());
+    let err = output.stderr;
+    for part in [
+        "SHMEM_HCA=verbs cannot be had",
+        "SHMEM_HCA=soft",
+        "shmem-info",
+    ] {
+        assert!(err.contains(part), "{part} in {err}");
+    }
+}
+
+/// With this variable the dynamic linker lists the libraries that a program needs, and does not start the program.
+#[test]
+fn a_program_needs_no_libibverbs_to_start() {
+    let output = Command::new(HELLO)
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .output()
+        .expect("the dynamic linker");
+    let list = text(&output.stdout);
+    assert!(list.contains("libc.so"), "{list}");
+    assert!(!list.contains("ibverbs"), "{list}");
 }
 
 /// Each node is told another one, as where a cluster's nodes are set up differently.

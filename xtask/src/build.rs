@@ -15,8 +15,6 @@ const PACKAGES: [&str; 4] = ["shmem-launch", "shmem-core", "shmem-capi", "shmem-
 pub struct Build {
     /// Cargo's profile: `release`, `dev`, ...
     pub profile: String,
-    /// With support for RDMA devices.
-    pub verbs: bool,
     /// For which target, by the name that rustc has for it; for this machine's kind if that is not said.
     pub target: Option<String>,
 }
@@ -36,8 +34,6 @@ pub struct Products {
     pub pmi_shared: PathBuf,
     /// The same, for static linking.
     pub pmi_archive: PathBuf,
-    /// Whether they have support for RDMA devices, and so code of rdma-sys in them.
-    pub verbs: bool,
     /// What they run on.
     pub machine: Machine,
 }
@@ -56,9 +52,6 @@ impl Build {
     /// If cargo cannot be run or fails, or does not name one of the results.
     pub fn run(&self) -> Result<Products, Error> {
         let mut targets = vec!["--lib", "--bins"];
-        if self.verbs {
-            targets.extend(["--features", "shmem-core/verbs"]);
-        }
         if let Some(target) = &self.target {
             targets.extend(["--target", target]);
         }
@@ -73,7 +66,6 @@ impl Build {
             archive: find("libshmem.a")?,
             pmi_shared: find("libshmem_pmi2.so")?,
             pmi_archive: find("libshmem_pmi2.a")?,
-            verbs: self.verbs,
         })
     }
 }

@@ -218,14 +218,15 @@ fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
             entries.push(Entry::new(Path::new("include").join(header), from, 0o644));
         }
     }
-    for document in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
+    for (document, name) in [
+        ("LICENSE-MIT", "LICENSE-MIT"),
+        ("LICENSE-APACHE", "LICENSE-APACHE"),
+        // The libraries have code of it.
+        ("third-party/rdma-sys/LICENSE", "LICENSE-rdma-sys"),
+        ("README.md", "README.md"),
+    ] {
         let from = Copy(workspace().join(document));
-        let to = Path::new("share/doc/shmem").join(document);
-        entries.push(Entry::new(to, from, 0o644));
-    }
-    if products.verbs {
-        let from = Copy(workspace().join("third-party/rdma-sys/LICENSE"));
-        let to = "share/doc/shmem/LICENSE-rdma-sys";
+        let to = Path::new("share/doc/shmem").join(name);
         entries.push(Entry::new(to, from, 0o644));
     }
     Ok(entries)

@@ -31,7 +31,7 @@ enum Chore {
         #[arg(long, value_name = "DIR", default_value = "target/packages")]
         out: PathBuf,
         /// The sources, with all crates that they need
-        #[arg(long, conflicts_with_all = ["verbs", "target", "profile", "wheel"])]
+        #[arg(long, conflicts_with_all = ["target", "profile", "wheel"])]
         source: bool,
         /// The installation as a wheel, for environments of Python
         #[arg(long)]
@@ -67,9 +67,6 @@ enum Chore {
 
 #[derive(Args)]
 struct How {
-    /// Build for RDMA devices too (feature `verbs`)
-    #[arg(long)]
-    verbs: bool,
     /// For which target, as rustc names it, such as aarch64-unknown-linux-gnu [default: cargo's]
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
@@ -79,7 +76,6 @@ impl How {
     fn build(self, profile: String) -> Build {
         Build {
             profile,
-            verbs: self.verbs,
             target: self.target,
         }
     }

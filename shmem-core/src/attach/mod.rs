@@ -12,6 +12,7 @@ mod segment;
 mod shmrun;
 
 use shmem_node::contract::ENV_NODE;
+use shmem_node::segment::NodeView;
 use shmem_node::settings::Settings;
 use shmem_pmi::process::Beside;
 use shmem_pmi::process::launchers::{self, Launcher};
@@ -58,10 +59,12 @@ pub(crate) fn check_same_job(start: Option<&Start>) -> Result<(), Error> {
     }
 }
 
-/// In a template: does what is the same for all PEs that it forks. What goes wrong they find out themselves.
-pub(crate) fn prepare() {
-    if let Ok(Launcher::Agent(version)) = found_launcher() {
-        shmrun::prepare(&version);
+/// In a template: does what is the same for all PEs that it forks, and returns the memory of its node. What goes
+/// wrong they find out themselves.
+pub(crate) fn prepare() -> Option<NodeView> {
+    match found_launcher() {
+        Ok(Launcher::Agent(version)) => shmrun::prepare(&version),
+        _ => None,
     }
 }
 

@@ -14,8 +14,8 @@ use crate::pmi::Pmi;
 /// The node's memory as a template has mapped it; PEs that it forks have it at the same place.
 static MAPPED: OnceLock<NodeView> = OnceLock::new();
 
-/// Maps the node's memory for all PEs that this template forks.
-pub(super) fn prepare(version: &str) {
+/// Maps the node's memory for all PEs that this template forks, and returns it.
+pub(super) fn prepare(version: &str) -> Option<NodeView> {
     // SAFETY: a template leaves the descriptors of its node open.
     let borrow = |fd| unsafe { BorrowedFd::borrow_raw(fd) };
     if version == NODE_CONTRACT
@@ -23,6 +23,7 @@ pub(super) fn prepare(version: &str) {
     {
         let _ = MAPPED.set(node);
     }
+    MAPPED.get().copied()
 }
 
 /// Maps what `shmrun` has prepared.

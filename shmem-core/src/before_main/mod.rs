@@ -5,7 +5,7 @@ mod stack;
 use shmem_node::settings::Settings;
 use shmem_node::template::marker::Note;
 
-use crate::attach;
+use crate::{attach, network};
 
 /// Tells the launcher that this program has the constructor below.
 #[used]
@@ -29,13 +29,15 @@ pub(crate) fn keep() {
 }
 
 /// What costs time and is the same in all PEs of a node, a template does once: it reads the settings, maps the
-/// node's memory, and asks the processor what it can do, which is slow, most of all in a virtual machine,
-/// where every question traps to the hypervisor.
+/// node's memory, searches for RDMA devices, and asks the processor what it can do, which is slow, most of all in a virtual
+/// machine, where every question traps to the hypervisor.
 fn warm_up() {
     shmem_ib::warm_up();
     shmem_node::sys::register_barrier_everywhere();
     stack::remember();
     shmem_node::cpus::of_machine();
     Settings::remember_env();
-    attach::prepare();
+    if let Some(node) = attach::prepare() {
+        network::remember_absence(&node);
+    }
 }

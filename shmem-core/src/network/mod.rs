@@ -19,6 +19,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint, EndpointConfig};
+use shmem_ib::device::choice::Wanted;
+use shmem_ib::device::sysfs::Places;
 use shmem_ib::device::{self, Device, Opened};
 use shmem_ib::soft::SoftConfig;
 use shmem_ib::verbs::Hca;
@@ -93,6 +95,15 @@ fn random() -> Result<u64, Error> {
         source,
     })?;
     Ok(u64::from_ne_bytes(seed))
+}
+
+/// In a template: searches for RDMA devices on behalf of its PEs, if they will want one. Where there is none, PEs do
+/// not search again.
+pub(crate) fn remember_absence(view: &NodeView) {
+    let want = |settings: &Settings| wanted::wanted(settings) != Wanted::Soft;
+    if view.n_nodes() > 1 && Settings::from_env().as_ref().is_ok_and(want) {
+        Places::default().remember_absence();
+    }
 }
 
 impl Adapter {

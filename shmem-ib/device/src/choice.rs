@@ -12,6 +12,10 @@ use shmem_verbs::{Fabric, Gid, Pkey};
 /// What stands against a device that opens, but has no XRC for those who need it.
 pub const NO_XRC: &str = "it has no XRC, which SHMEM_TRANSPORT=xrc needs";
 
+/// Whether the runtime knows how this processor orders what a device writes into memory. `shmem-core` has a
+/// barrier for each of these processors (`heap/machine`), and does not compile where this is wrong.
+pub const ORDERS_DEVICES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+
 /// What a user asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
@@ -103,6 +107,11 @@ impl fmt::Display for Verdict {
 /// Judges every port.
 #[must_use]
 pub fn judge(survey: &Survey, asked: Asked) -> Vec<Verdict> {
+    judge_on(ORDERS_DEVICES, survey, asked)
+}
+
+/// As [`judge`], on a processor that orders what devices write in a known way, or does not.
+pub(super) fn judge_on(orders_devices: bool, survey: &Survey, asked: Asked) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for device in &survey.devices {
         let whole = |why: String| Verdict {
@@ -110,7 +119,7 @@ pub fn judge(survey: &Survey, asked: Asked) -> Vec<Verdict> {
             port: None,
             outcome: Err(why),
         };
-        if let Err(why) = usable_device(device) {
+        if let Err(why) = usable_device(orders_devices, device) {
             verdicts.push(whole(why));
             continue;
         }
@@ -128,7 +137,14 @@ pub fn judge(survey: &Survey, asked: Asked) -> Vec<Verdict> {
     verdicts
 }
 
-fn usable_device(device: &RdmaDevice) -> Result<(), String> {
+fn usable_device(orders_devices: bool, device: &RdmaDevice) -> Result<(), String> {
+    if !orders_devices {
+        return Err(format!(
+            "this program does not know how {} processors order what a device writes into memory; it uses \
+             RDMA devices on x86-64 and AArch64 only",
+            std::env::consts::ARCH
+        ));
+    }
     match &device.transport {
         Transport::InfiniBand => device.access.clone(),
         Transport::Iwarp => Err(
@@ -267,10 +283,21 @@ pub fn choose(
     asked: Asked,
     survey: &Survey,
 ) -> Result<Choice, NoChoice> {
+    choose_on(ORDERS_DEVICES, wanted, seat, asked, survey)
+}
+
+/// As [`choose`], on a processor that orders what devices write in a known way, or does not.
+pub(super) fn choose_on(
+    orders_devices: bool,
+    wanted: &Wanted,
+    seat: &Seat,
+    asked: Asked,
+    survey: &Survey,
+) -> Result<Choice, NoChoice> {
     if *wanted == Wanted::Soft {
         return Ok(Choice::Soft("the settings say so".into()));
     }
-    let mut verdicts = judge(survey, asked);
+    let mut verdicts = judge_on(orders_devices, survey, asked);
     let or_soft = *wanted == Wanted::Auto;
     if or_soft {
         verdicts.iter_mut().for_each(leave_out_emulated);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::choice::{Asked, Choice, NoChoice, Usable, Verdict, Wanted};
-use super::choice::{choose as choose_by, judge as judge_by};
+use super::choice::{choose_on, judge_on};
 use super::hardware::{
     GidEntry, GidKind, LinkLayer, PhysicalState, PortState, RdmaDevice, RdmaPort, Survey, Transport,
 };
@@ -31,7 +31,7 @@ fn judge(survey: &Survey, gid_index: Option<u8>) -> Vec<Verdict> {
         gid_index,
         ..Asked::default()
     };
-    judge_by(survey, asked)
+    judge_on(true, survey, asked)
 }
 
 /// and chooses so as the PE of this number, which may run anywhere.
@@ -49,7 +49,7 @@ fn choose(
         local,
         ..Seat::default()
     };
-    choose_by(wanted, &seat, asked, survey)
+    choose_on(true, wanted, &seat, asked, survey)
 }
 
 fn roce(list: &[(&str, GidKind)]) -> RdmaPort {
@@ -264,6 +264,25 @@ fn without_devices_auto_is_soft_and_others_fail() {
     assert!(text(Wanted::Verbs).contains("no devices at all"));
     assert!(text(Wanted::Ports(vec![("a".into(), None)])).contains("no devices at all"));
     assert!(text(Wanted::Ports(Vec::new())).contains("empty"));
+}
+
+#[test]
+fn a_processor_that_orders_devices_in_an_unknown_way_uses_none() {
+    let survey = survey(vec![device("a", vec![roce(&ALL)])]);
+    let (seat, asked) = (Seat::default(), Asked::default());
+    let on_it = |wanted| choose_on(false, &wanted, &seat, asked, &survey);
+    let part = format!("how {} processors order", std::env::consts::ARCH);
+    let auto = on_it(Wanted::Auto);
+    assert!(
+        matches!(&auto, Ok(Choice::Soft(why)) if why.contains(&part)),
+        "{auto:?}"
+    );
+    for wanted in [Wanted::Verbs, Wanted::Ports(vec![("a".into(), Some(1))])] {
+        let text = on_it(wanted).unwrap_err().to_string();
+        for part in [&part, "SHMEM_HCA=soft"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 }
 
 #[test]

@@ -18,17 +18,6 @@ pub struct Inspection {
 }
 
 /// Asks libibverbs about all devices.
-#[cfg(not(feature = "verbs"))]
-#[must_use]
-pub fn inspect() -> Inspection {
-    Inspection {
-        library: Err("this program was built without feature `verbs`".into()),
-        devices: Vec::new(),
-    }
-}
-
-/// Asks libibverbs about all devices.
-#[cfg(feature = "verbs")]
 #[must_use]
 pub fn inspect() -> Inspection {
     match crate::ibv::devices() {
@@ -51,19 +40,16 @@ pub fn inspect() -> Inspection {
 }
 
 /// The file of the library, from the list of this process's mappings.
-#[cfg(feature = "verbs")]
 fn mapped() -> Option<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.contains("/libibverbs.so"))?;
     Some(line.get(line.find('/')?..)?.to_owned())
 }
 
-#[cfg(feature = "verbs")]
 fn is_loaded() -> bool {
     mapped().is_some()
 }
 
-#[cfg(feature = "verbs")]
 fn library_path() -> String {
     mapped().unwrap_or_else(|| "libibverbs.so.1".into())
 }

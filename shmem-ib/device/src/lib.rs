@@ -1,15 +1,13 @@
 //! The device of a process, which is known only when it runs: the software HCA, or a port of an
 //! RDMA device.
 //!
-//! [`Device`] is an [`Hca`] that is one or the other, so that one endpoint of connections serves both. Without
-//! feature `verbs` it has one variant, and costs nothing.
+//! [`Device`] is an [`Hca`] that is one or the other, so that one endpoint of connections serves both.
 
 pub mod abilities;
 pub mod choice;
 #[cfg(test)]
 mod choice_tests;
 pub mod hardware;
-#[cfg(feature = "verbs")]
 pub mod ibv;
 pub mod inspect;
 pub mod memlock;
@@ -29,7 +27,6 @@ pub use options::{VerbsConfig, VerbsOptions};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-#[cfg(feature = "verbs")]
 use crate::ibv::VerbsHca;
 use shmem_soft::{SoftConfig, SoftHca};
 use shmem_verbs::{
@@ -47,7 +44,6 @@ pub enum Device {
     /// The software HCA, which is always there.
     Soft(SoftHca),
     /// A port of an RDMA device.
-    #[cfg(feature = "verbs")]
     Verbs(VerbsHca),
 }
 
@@ -60,7 +56,6 @@ impl Device {
     pub fn beside(&self, soft: &SoftConfig) -> Result<Self, BesideError> {
         match self {
             Self::Soft(_) => Ok(Self::Soft(SoftHca::open(soft)?)),
-            #[cfg(feature = "verbs")]
             Self::Verbs(hca) => Ok(Self::Verbs(hca.beside()?)),
         }
     }
@@ -74,7 +69,6 @@ pub enum BesideError {
     #[error(transparent)]
     Soft(#[from] VerbsError),
     /// The device refuses.
-    #[cfg(feature = "verbs")]
     #[error(transparent)]
     Verbs(#[from] ibv::SysError),
 }
@@ -89,7 +83,6 @@ macro_rules! delegate {
         impl Hca for Device {
             fn shares_memory(&self, other: &Self) -> bool {
                 match (self, other) {
-                    #[cfg(feature = "verbs")]
                     (Self::Verbs(hca), Self::Verbs(other)) => hca.shares_memory(other),
                     _ => false,
                 }
@@ -100,7 +93,6 @@ macro_rules! delegate {
                 fn $name(&self $(, $arg: $ty)*) $(-> $ret)? {
                     match self {
                         Self::Soft(hca) => hca.$name($($arg),*),
-                        #[cfg(feature = "verbs")]
                         Self::Verbs(hca) => hca.$name($($arg),*),
                     }
                 }
@@ -111,7 +103,6 @@ macro_rules! delegate {
                     match self {
                         // SAFETY: the caller keeps the contract, which is the same.
                         Self::Soft(hca) => unsafe { hca.$uname($($uarg),*) },
-                        #[cfg(feature = "verbs")]
                         // SAFETY: as above.
                         Self::Verbs(hca) => unsafe { hca.$uname($($uarg),*) },
                     }

@@ -1,23 +1,15 @@
 //! Opens the device that a process is to use: looks, chooses, and tries.
 
 use super::Device;
-#[cfg(feature = "verbs")]
-use super::choice::{Asked, Choice, NO_XRC, choose};
-use super::choice::{NoChoice, Wanted};
-#[cfg(feature = "verbs")]
+use super::choice::{Asked, Choice, NO_XRC, NoChoice, Wanted, choose};
 use super::memlock::Memlock;
-#[cfg(feature = "verbs")]
 use super::options::VerbsConfig;
 use super::options::VerbsOptions;
-#[cfg(feature = "verbs")]
 use super::seat::Seat;
 use super::sysfs::Places;
-#[cfg(feature = "verbs")]
 use crate::ibv::{SysError, VerbsHca};
-#[cfg(feature = "verbs")]
 use crate::inspect::NO_PROVIDER;
 use shmem_soft::{SoftConfig, SoftHca};
-#[cfg(feature = "verbs")]
 use shmem_verbs::Hca;
 use shmem_verbs::VerbsError;
 
@@ -95,22 +87,6 @@ pub fn open(request: &Request<'_>) -> Result<Opened, OpenError> {
 }
 
 /// An RDMA device, or why the software HCA is to be used.
-#[cfg(not(feature = "verbs"))]
-fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
-    const NOT_BUILT: &str = "this program was built without feature `verbs`";
-    let wanted = match &request.wanted {
-        Wanted::Auto | Wanted::Soft => return Ok(Err(NOT_BUILT.into())),
-        Wanted::Verbs => "verbs".to_owned(),
-        Wanted::Ports(ports) => ports
-            .first()
-            .map_or_else(String::new, |(device, _)| device.clone()),
-    };
-    let found = format!("{NOT_BUILT} (cargo build --features shmem-core/verbs)");
-    Err(NoChoice { wanted, found }.into())
-}
-
-/// An RDMA device, or why the software HCA is to be used.
-#[cfg(feature = "verbs")]
 fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
     let asked = Asked {
         gid_index: request.gid_index,
@@ -166,7 +142,6 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
 /// What the device cannot do for this process, as far as that is known beforehand. How much memory
 /// it may pin counts only where there is a choice: who has asked for the device is told when the
 /// registration fails.
-#[cfg(feature = "verbs")]
 fn lacking(hca: &VerbsHca, request: &Request<'_>, choice: bool) -> Option<String> {
     let port = hca.port();
     if request.xrc && !port.xrc {

@@ -8,6 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::hardware::{
     GidEntry, GidKind, LinkLayer, PhysicalState, PortState, RdmaDevice, RdmaPort, Survey, Transport,
@@ -18,6 +19,9 @@ use shmem_verbs::{Gid, Pkey};
 /// Tables of GIDs have up to 1024 entries, filled from the front. After so many empty ones in a
 /// row nobody looks any further.
 const EMPTY_GIDS: u16 = 16;
+
+/// What [`Places::remember_absence`] found: the directory without devices, and why it has none.
+static NO_DEVICE: OnceLock<(PathBuf, String)> = OnceLock::new();
 
 /// Where the kernel tells of devices.
 #[derive(Clone, Debug)]
@@ -53,43 +57,55 @@ impl Places {
     /// Looks at all devices.
     #[must_use]
     pub fn survey(&self) -> Survey {
-        let class = self.class.join("infiniband");
-        let entries = match fs::read_dir(&class) {
-            Ok(entries) => entries,
-            Err(e) => {
-                let trouble = match e.kind() {
-                    ErrorKind::NotFound => format!(
-                        "{} does not exist: this machine has no RDMA device, or its driver is \
-                         not loaded",
-                        class.display()
-                    ),
-                    _ => format!("cannot read {}: {e}", class.display()),
-                };
-                return Survey {
-                    trouble: Some(trouble),
-                    ..Survey::default()
-                };
-            }
+        let known = NO_DEVICE.get().filter(|(class, _)| *class == self.class);
+        let names = match known {
+            Some((_, trouble)) => Err(trouble.clone()),
+            None => self.names(),
         };
+        match names {
+            Ok(names) => Survey {
+                networks: match names.len() {
+                    1 => Vec::new(),
+                    _ => networks::connected(&self.net),
+                },
+                devices: names.into_iter().map(|name| self.device(name)).collect(),
+                trouble: None,
+            },
+            Err(trouble) => Survey {
+                trouble: Some(trouble),
+                ..Survey::default()
+            },
+        }
+    }
+
+    /// Remembers that there is no device, if there is none. [`survey`](Self::survey) then makes no system call, neither in
+    /// this process nor in those that it forks.
+    pub fn remember_absence(&self) {
+        if let Err(trouble) = self.names() {
+            let _ = NO_DEVICE.set((self.class.clone(), trouble));
+        }
+    }
+
+    /// The names of all devices in order, at least one; or why there are none.
+    fn names(&self) -> Result<Vec<String>, String> {
+        let class = self.class.join("infiniband");
+        let entries = fs::read_dir(&class).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => format!(
+                "{} does not exist: this machine has no RDMA device, or its driver is not loaded",
+                class.display()
+            ),
+            _ => format!("cannot read {}: {e}", class.display()),
+        })?;
         let mut names: Vec<String> = entries
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .collect();
+        if names.is_empty() {
+            let class = class.display();
+            return Err(format!("{class} is empty: this machine has no RDMA device"));
+        }
         // So that mlx5_10 comes behind mlx5_9.
         names.sort_unstable_by_key(|name| (name.len(), name.clone()));
-        let trouble = names.is_empty().then(|| {
-            format!(
-                "{} is empty: this machine has no RDMA device",
-                class.display()
-            )
-        });
-        Survey {
-            networks: match names.len() {
-                0 | 1 => Vec::new(),
-                _ => networks::connected(&self.net),
-            },
-            devices: names.into_iter().map(|name| self.device(name)).collect(),
-            trouble,
-        }
+        Ok(names)
     }
 
     fn device(&self, name: String) -> RdmaDevice {
@@ -358,6 +374,20 @@ pub(crate) mod tests {
         let survey = Tree::new("none").places().survey();
         assert!(survey.devices.is_empty());
         assert!(survey.trouble.expect("a reason").contains("does not exist"));
+    }
+
+    #[test]
+    fn the_absence_of_devices_is_remembered() {
+        let tree = Tree::new("absent");
+        tree.places().remember_absence();
+        rxe(&tree, "rxe0", 0);
+        let trouble = tree.places().survey().trouble.expect("a reason");
+        assert!(trouble.contains("does not exist"), "{trouble}");
+        // Only what is absent is remembered.
+        let other = Tree::new("present");
+        rxe(&other, "rxe0", 0);
+        other.places().remember_absence();
+        assert_eq!(other.places().survey().devices.len(), 1);
     }
 
     #[test]

@@ -281,7 +281,7 @@ settings! {
     hca: HcaChoice = "auto", "SHMEM_HCA",
         "auto, soft, verbs, or a list of devices with optional ports such as mlx5_0:1,mlx5_1", hca::choice,
         "What PEs of different nodes talk over: the software HCA (soft), the best port of an RDMA \
-         device (verbs, for programs built with that feature), such a port where there is one that \
+         device (verbs), such a port where there is one that \
          is no emulation and else the software HCA (auto), or the ports listed, by turns (PE i of node n takes entry i + n). \
          shmem-info shows what there is. The same kind on all nodes.";
     gid_index: Option<u8> = "auto", "SHMEM_GID_INDEX",

@@ -87,7 +87,6 @@ fn installed() -> Toolchain {
     }
     let build = Build {
         profile: "dev".to_owned(),
-        verbs: false,
         target: None,
     };
     let products = build.run().unwrap_or_else(|e| panic!("{e}"));
@@ -168,7 +167,6 @@ impl Record {
                 archive,
                 pmi_shared,
                 pmi_archive,
-                verbs: false,
             },
         })
     }

@@ -1,14 +1,5 @@
 pub mod ibv_opcode {
-    use paste::paste;
     pub type Type = std::os::raw::c_int;
-    macro_rules! concat_ibv_opcode {
-        ($transport: expr, $op : expr ) => {
-            paste! {
-                pub const [<IBV_OPCODE_ $transport _ $op>]: Type = [<IBV_OPCODE_ $transport>] + [<IBV_OPCODE_ $op>] ;
-            }
-        };
-    }
-
     /* transport types -- just used to define real constants */
     pub const IBV_OPCODE_RC: Type = 0x00;
     pub const IBV_OPCODE_UC: Type = 0x20;
@@ -38,66 +29,89 @@ pub mod ibv_opcode {
     pub const IBV_OPCODE_FETCH_ADD: Type = 0x14;
 
     /* RC */
-    concat_ibv_opcode!(RC, SEND_FIRST);
-    concat_ibv_opcode!(RC, SEND_MIDDLE);
-    concat_ibv_opcode!(RC, SEND_LAST);
-    concat_ibv_opcode!(RC, SEND_LAST_WITH_IMMEDIATE);
-    concat_ibv_opcode!(RC, SEND_ONLY);
-    concat_ibv_opcode!(RC, SEND_ONLY_WITH_IMMEDIATE);
-    concat_ibv_opcode!(RC, RDMA_WRITE_FIRST);
-    concat_ibv_opcode!(RC, RDMA_WRITE_MIDDLE);
-    concat_ibv_opcode!(RC, RDMA_WRITE_LAST);
-    concat_ibv_opcode!(RC, RDMA_WRITE_LAST_WITH_IMMEDIATE);
-    concat_ibv_opcode!(RC, RDMA_WRITE_ONLY);
-    concat_ibv_opcode!(RC, RDMA_WRITE_ONLY_WITH_IMMEDIATE);
-    concat_ibv_opcode!(RC, RDMA_READ_REQUEST);
-    concat_ibv_opcode!(RC, RDMA_READ_RESPONSE_FIRST);
-    concat_ibv_opcode!(RC, RDMA_READ_RESPONSE_MIDDLE);
-    concat_ibv_opcode!(RC, RDMA_READ_RESPONSE_LAST);
-    concat_ibv_opcode!(RC, RDMA_READ_RESPONSE_ONLY);
-    concat_ibv_opcode!(RC, ACKNOWLEDGE);
-    concat_ibv_opcode!(RC, ATOMIC_ACKNOWLEDGE);
-    concat_ibv_opcode!(RC, COMPARE_SWAP);
-    concat_ibv_opcode!(RC, FETCH_ADD);
+    pub const IBV_OPCODE_RC_SEND_FIRST: Type = IBV_OPCODE_RC + IBV_OPCODE_SEND_FIRST;
+    pub const IBV_OPCODE_RC_SEND_MIDDLE: Type = IBV_OPCODE_RC + IBV_OPCODE_SEND_MIDDLE;
+    pub const IBV_OPCODE_RC_SEND_LAST: Type = IBV_OPCODE_RC + IBV_OPCODE_SEND_LAST;
+    pub const IBV_OPCODE_RC_SEND_LAST_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_RC + IBV_OPCODE_SEND_LAST_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_RC_SEND_ONLY: Type = IBV_OPCODE_RC + IBV_OPCODE_SEND_ONLY;
+    pub const IBV_OPCODE_RC_SEND_ONLY_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_RC + IBV_OPCODE_SEND_ONLY_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_RC_RDMA_WRITE_FIRST: Type = IBV_OPCODE_RC + IBV_OPCODE_RDMA_WRITE_FIRST;
+    pub const IBV_OPCODE_RC_RDMA_WRITE_MIDDLE: Type = IBV_OPCODE_RC + IBV_OPCODE_RDMA_WRITE_MIDDLE;
+    pub const IBV_OPCODE_RC_RDMA_WRITE_LAST: Type = IBV_OPCODE_RC + IBV_OPCODE_RDMA_WRITE_LAST;
+    pub const IBV_OPCODE_RC_RDMA_WRITE_LAST_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_RC + IBV_OPCODE_RDMA_WRITE_LAST_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_RC_RDMA_WRITE_ONLY: Type = IBV_OPCODE_RC + IBV_OPCODE_RDMA_WRITE_ONLY;
+    pub const IBV_OPCODE_RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_RC + IBV_OPCODE_RDMA_WRITE_ONLY_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_RC_RDMA_READ_REQUEST: Type = IBV_OPCODE_RC + IBV_OPCODE_RDMA_READ_REQUEST;
+    pub const IBV_OPCODE_RC_RDMA_READ_RESPONSE_FIRST: Type =
+        IBV_OPCODE_RC + IBV_OPCODE_RDMA_READ_RESPONSE_FIRST;
+    pub const IBV_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE: Type =
+        IBV_OPCODE_RC + IBV_OPCODE_RDMA_READ_RESPONSE_MIDDLE;
+    pub const IBV_OPCODE_RC_RDMA_READ_RESPONSE_LAST: Type =
+        IBV_OPCODE_RC + IBV_OPCODE_RDMA_READ_RESPONSE_LAST;
+    pub const IBV_OPCODE_RC_RDMA_READ_RESPONSE_ONLY: Type =
+        IBV_OPCODE_RC + IBV_OPCODE_RDMA_READ_RESPONSE_ONLY;
+    pub const IBV_OPCODE_RC_ACKNOWLEDGE: Type = IBV_OPCODE_RC + IBV_OPCODE_ACKNOWLEDGE;
+    pub const IBV_OPCODE_RC_ATOMIC_ACKNOWLEDGE: Type =
+        IBV_OPCODE_RC + IBV_OPCODE_ATOMIC_ACKNOWLEDGE;
+    pub const IBV_OPCODE_RC_COMPARE_SWAP: Type = IBV_OPCODE_RC + IBV_OPCODE_COMPARE_SWAP;
+    pub const IBV_OPCODE_RC_FETCH_ADD: Type = IBV_OPCODE_RC + IBV_OPCODE_FETCH_ADD;
 
     /* UC */
-    concat_ibv_opcode!(UC, SEND_FIRST);
-    concat_ibv_opcode!(UC, SEND_MIDDLE);
-    concat_ibv_opcode!(UC, SEND_LAST);
-    concat_ibv_opcode!(UC, SEND_LAST_WITH_IMMEDIATE);
-    concat_ibv_opcode!(UC, SEND_ONLY);
-    concat_ibv_opcode!(UC, SEND_ONLY_WITH_IMMEDIATE);
-    concat_ibv_opcode!(UC, RDMA_WRITE_FIRST);
-    concat_ibv_opcode!(UC, RDMA_WRITE_MIDDLE);
-    concat_ibv_opcode!(UC, RDMA_WRITE_LAST);
-    concat_ibv_opcode!(UC, RDMA_WRITE_LAST_WITH_IMMEDIATE);
-    concat_ibv_opcode!(UC, RDMA_WRITE_ONLY);
-    concat_ibv_opcode!(UC, RDMA_WRITE_ONLY_WITH_IMMEDIATE);
+    pub const IBV_OPCODE_UC_SEND_FIRST: Type = IBV_OPCODE_UC + IBV_OPCODE_SEND_FIRST;
+    pub const IBV_OPCODE_UC_SEND_MIDDLE: Type = IBV_OPCODE_UC + IBV_OPCODE_SEND_MIDDLE;
+    pub const IBV_OPCODE_UC_SEND_LAST: Type = IBV_OPCODE_UC + IBV_OPCODE_SEND_LAST;
+    pub const IBV_OPCODE_UC_SEND_LAST_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_UC + IBV_OPCODE_SEND_LAST_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_UC_SEND_ONLY: Type = IBV_OPCODE_UC + IBV_OPCODE_SEND_ONLY;
+    pub const IBV_OPCODE_UC_SEND_ONLY_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_UC + IBV_OPCODE_SEND_ONLY_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_UC_RDMA_WRITE_FIRST: Type = IBV_OPCODE_UC + IBV_OPCODE_RDMA_WRITE_FIRST;
+    pub const IBV_OPCODE_UC_RDMA_WRITE_MIDDLE: Type = IBV_OPCODE_UC + IBV_OPCODE_RDMA_WRITE_MIDDLE;
+    pub const IBV_OPCODE_UC_RDMA_WRITE_LAST: Type = IBV_OPCODE_UC + IBV_OPCODE_RDMA_WRITE_LAST;
+    pub const IBV_OPCODE_UC_RDMA_WRITE_LAST_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_UC + IBV_OPCODE_RDMA_WRITE_LAST_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_UC_RDMA_WRITE_ONLY: Type = IBV_OPCODE_UC + IBV_OPCODE_RDMA_WRITE_ONLY;
+    pub const IBV_OPCODE_UC_RDMA_WRITE_ONLY_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_UC + IBV_OPCODE_RDMA_WRITE_ONLY_WITH_IMMEDIATE;
 
     /* RD */
-    concat_ibv_opcode!(RD, SEND_FIRST);
-    concat_ibv_opcode!(RD, SEND_MIDDLE);
-    concat_ibv_opcode!(RD, SEND_LAST);
-    concat_ibv_opcode!(RD, SEND_LAST_WITH_IMMEDIATE);
-    concat_ibv_opcode!(RD, SEND_ONLY);
-    concat_ibv_opcode!(RD, SEND_ONLY_WITH_IMMEDIATE);
-    concat_ibv_opcode!(RD, RDMA_WRITE_FIRST);
-    concat_ibv_opcode!(RD, RDMA_WRITE_MIDDLE);
-    concat_ibv_opcode!(RD, RDMA_WRITE_LAST);
-    concat_ibv_opcode!(RD, RDMA_WRITE_LAST_WITH_IMMEDIATE);
-    concat_ibv_opcode!(RD, RDMA_WRITE_ONLY);
-    concat_ibv_opcode!(RD, RDMA_WRITE_ONLY_WITH_IMMEDIATE);
-    concat_ibv_opcode!(RD, RDMA_READ_REQUEST);
-    concat_ibv_opcode!(RD, RDMA_READ_RESPONSE_FIRST);
-    concat_ibv_opcode!(RD, RDMA_READ_RESPONSE_MIDDLE);
-    concat_ibv_opcode!(RD, RDMA_READ_RESPONSE_LAST);
-    concat_ibv_opcode!(RD, RDMA_READ_RESPONSE_ONLY);
-    concat_ibv_opcode!(RD, ACKNOWLEDGE);
-    concat_ibv_opcode!(RD, ATOMIC_ACKNOWLEDGE);
-    concat_ibv_opcode!(RD, COMPARE_SWAP);
-    concat_ibv_opcode!(RD, FETCH_ADD);
+    pub const IBV_OPCODE_RD_SEND_FIRST: Type = IBV_OPCODE_RD + IBV_OPCODE_SEND_FIRST;
+    pub const IBV_OPCODE_RD_SEND_MIDDLE: Type = IBV_OPCODE_RD + IBV_OPCODE_SEND_MIDDLE;
+    pub const IBV_OPCODE_RD_SEND_LAST: Type = IBV_OPCODE_RD + IBV_OPCODE_SEND_LAST;
+    pub const IBV_OPCODE_RD_SEND_LAST_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_RD + IBV_OPCODE_SEND_LAST_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_RD_SEND_ONLY: Type = IBV_OPCODE_RD + IBV_OPCODE_SEND_ONLY;
+    pub const IBV_OPCODE_RD_SEND_ONLY_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_RD + IBV_OPCODE_SEND_ONLY_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_RD_RDMA_WRITE_FIRST: Type = IBV_OPCODE_RD + IBV_OPCODE_RDMA_WRITE_FIRST;
+    pub const IBV_OPCODE_RD_RDMA_WRITE_MIDDLE: Type = IBV_OPCODE_RD + IBV_OPCODE_RDMA_WRITE_MIDDLE;
+    pub const IBV_OPCODE_RD_RDMA_WRITE_LAST: Type = IBV_OPCODE_RD + IBV_OPCODE_RDMA_WRITE_LAST;
+    pub const IBV_OPCODE_RD_RDMA_WRITE_LAST_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_RD + IBV_OPCODE_RDMA_WRITE_LAST_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_RD_RDMA_WRITE_ONLY: Type = IBV_OPCODE_RD + IBV_OPCODE_RDMA_WRITE_ONLY;
+    pub const IBV_OPCODE_RD_RDMA_WRITE_ONLY_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_RD + IBV_OPCODE_RDMA_WRITE_ONLY_WITH_IMMEDIATE;
+    pub const IBV_OPCODE_RD_RDMA_READ_REQUEST: Type = IBV_OPCODE_RD + IBV_OPCODE_RDMA_READ_REQUEST;
+    pub const IBV_OPCODE_RD_RDMA_READ_RESPONSE_FIRST: Type =
+        IBV_OPCODE_RD + IBV_OPCODE_RDMA_READ_RESPONSE_FIRST;
+    pub const IBV_OPCODE_RD_RDMA_READ_RESPONSE_MIDDLE: Type =
+        IBV_OPCODE_RD + IBV_OPCODE_RDMA_READ_RESPONSE_MIDDLE;
+    pub const IBV_OPCODE_RD_RDMA_READ_RESPONSE_LAST: Type =
+        IBV_OPCODE_RD + IBV_OPCODE_RDMA_READ_RESPONSE_LAST;
+    pub const IBV_OPCODE_RD_RDMA_READ_RESPONSE_ONLY: Type =
+        IBV_OPCODE_RD + IBV_OPCODE_RDMA_READ_RESPONSE_ONLY;
+    pub const IBV_OPCODE_RD_ACKNOWLEDGE: Type = IBV_OPCODE_RD + IBV_OPCODE_ACKNOWLEDGE;
+    pub const IBV_OPCODE_RD_ATOMIC_ACKNOWLEDGE: Type =
+        IBV_OPCODE_RD + IBV_OPCODE_ATOMIC_ACKNOWLEDGE;
+    pub const IBV_OPCODE_RD_COMPARE_SWAP: Type = IBV_OPCODE_RD + IBV_OPCODE_COMPARE_SWAP;
+    pub const IBV_OPCODE_RD_FETCH_ADD: Type = IBV_OPCODE_RD + IBV_OPCODE_FETCH_ADD;
 
     /* UD */
-    concat_ibv_opcode!(UD, SEND_ONLY);
-    concat_ibv_opcode!(UD, SEND_ONLY_WITH_IMMEDIATE);
+    pub const IBV_OPCODE_UD_SEND_ONLY: Type = IBV_OPCODE_UD + IBV_OPCODE_SEND_ONLY;
+    pub const IBV_OPCODE_UD_SEND_ONLY_WITH_IMMEDIATE: Type =
+        IBV_OPCODE_UD + IBV_OPCODE_SEND_ONLY_WITH_IMMEDIATE;
 }

@@ -252,7 +252,7 @@ pub unsafe fn ibv_post_wq_recv(
 // Use intrusive_collections::container_of! instread, once it's stable not nightly
 macro_rules! container_of {
     ($ptr:expr, $container:path, $field:ident) => {{
-        ($ptr as *const _ as *const u8).sub(memoffset::offset_of!($container, $field))
+        ($ptr as *const _ as *const u8).sub(mem::offset_of!($container, $field))
             as *const $container
     }};
 }
@@ -272,7 +272,7 @@ unsafe fn verbs_get_ctx(ctx: *const ibv_context) -> Option<*mut verbs_context> {
 macro_rules! verbs_get_ctx_op {
     ($vcr:expr, $field:ident) => {
         if let Some(vc) = verbs_get_ctx($vcr) {
-            if (*vc).sz < mem::size_of_val(&*vc) - memoffset::offset_of!(verbs_context, $field) {
+            if (*vc).sz < mem::size_of_val(&*vc) - mem::offset_of!(verbs_context, $field) {
                 None
             } else {
                 if (*vc).$field.is_some() {

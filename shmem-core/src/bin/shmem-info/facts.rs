@@ -13,8 +13,6 @@ use crate::wanted::{options, wanted};
 /// Everything.
 pub(crate) struct Facts {
     pub(crate) version: &'static str,
-    /// Whether this build can use RDMA devices.
-    pub(crate) verbs: bool,
     /// Variables that are set to something else than their default.
     pub(crate) settings: Vec<(&'static str, String)>,
     /// A variable that cannot be used.
@@ -38,7 +36,6 @@ impl Facts {
             Ok(settings) => (settings, None),
             Err(e) => (Settings::default(), Some(e.to_string())),
         };
-        let verbs = cfg!(feature = "verbs");
         let asked = Asked {
             gid_index: settings.gid_index,
             pkey: options(&settings).pkey,
@@ -50,12 +47,6 @@ impl Facts {
         };
         let survey = places.survey();
         let verdicts = judge(&survey, asked);
-        // A build without verbs sees no devices.
-        let none = Survey {
-            trouble: Some("this program was built without feature `verbs`".into()),
-            ..Survey::default()
-        };
-        let seen = if verbs { &survey } else { &none };
         let inspection = inspect::inspect();
         let seat = Seat::here(&places, 0, 0);
         let choice = |local| {
@@ -63,13 +54,12 @@ impl Facts {
                 local,
                 ..seat.clone()
             };
-            let choice = choose(&wanted(&settings), &seat, asked, seen)?;
+            let choice = choose(&wanted(&settings), &seat, asked, &survey)?;
             that_open(choice, &settings, &inspection)
         };
         let choices = (0..pes.max(1)).map(choice).collect();
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            verbs,
             settings: changed(),
             bad_setting,
             memlock: Memlock::current(),

@@ -22,7 +22,6 @@ pub(crate) fn render(facts: &Facts) -> Json {
     let devices = facts.survey.devices.iter().map(|d| device(facts, d));
     Json::Object(vec![
         ("version", facts.version.into()),
-        ("verbs", facts.verbs.into()),
         ("use", choice(facts)),
         ("settings", facts.settings.iter().map(setting).collect()),
         ("setting_error", facts.bad_setting.clone().into()),

@@ -18,8 +18,7 @@ pub(crate) fn render(facts: &Facts) -> String {
 }
 
 fn write(out: &mut String, facts: &Facts) -> fmt::Result {
-    let built = if facts.verbs { "with" } else { "without" };
-    writeln!(out, "shmem {}, built {built} feature verbs", facts.version)?;
+    writeln!(out, "shmem {}", facts.version)?;
     writeln!(out, "\nA PE here uses")?;
     match &facts.choices[0] {
         Ok(Choice::Soft(why)) => writeln!(out, "  the software HCA: {why}")?,

@@ -1,6 +1,5 @@
 //! Makes the bindings from the headers of this machine.
 
-use std::env;
 use std::path::Path;
 
 fn link_rdma_core(lib_name: &str, pkg_name: &str, version: &str, include_paths: &mut Vec<String>) {
@@ -20,7 +19,7 @@ fn link_rdma_core(lib_name: &str, pkg_name: &str, version: &str, include_paths: 
     }
 }
 
-pub(crate) fn generate() {
+fn main() {
     let mut include_paths: Vec<String> = Vec::new();
 
     {
@@ -46,9 +45,11 @@ pub(crate) fn generate() {
 
     let include_args = include_paths.iter().map(|p| format!("-I{}", p));
 
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
     let bindings = bindgen::Builder::default()
         .clang_args(include_args)
-        .header("src/bindings.h")
+        // shmem: was src/bindings.h, of the directory that cargo builds in.
+        .header(source.join("bindings.h").to_str().expect("non-utf8 path"))
         .allowlist_function("ibv_.*")
         .allowlist_type("ibv_.*")
         .allowlist_function("rdma_.*")
@@ -163,8 +164,7 @@ pub(crate) fn generate() {
         .expect("Unable to generate bindings");
 
     // shmem: was OUT_DIR; what is made is kept.
-    let source = env::var_os("CARGO_MANIFEST_DIR").unwrap();
-    let dest_path = Path::new(&source).join("src/bindings.rs");
+    let dest_path = source.join("bindings.rs");
 
     bindings
         .write_to_file(dest_path)
