@@ -42,7 +42,7 @@ mod streams {
     fn open() -> Sim {
         let pipes = PipeConfig {
             break_ppm: 20_000,
-            portion: 700,
+            portion: 5000,
             ..PipeConfig::reliable(3, StreamConfig::from_bytes(1))
         };
         let config = NetConfig {

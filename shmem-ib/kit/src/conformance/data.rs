@@ -27,9 +27,25 @@ const SIZES: [usize; 20] = [
     8 << 20,
 ];
 
+/// MTUs of paths to try, each once: none goes beyond those of the ports.
+fn mtus<F: Fabric>(fabric: &F) -> Vec<Mtu> {
+    let [a, b] = fabric.hcas().map(|hca| hca.port().active_mtu);
+    let mut mtus: Vec<_> = [Mtu::M61440, Mtu::M4096, Mtu::M1024]
+        .map(|mtu| mtu.min(a).min(b))
+        .into();
+    mtus.dedup();
+    mtus
+}
+
+/// Sizes of at most 2048 packets: more are not another case.
+fn sizes(mtu: Mtu) -> impl Iterator<Item = usize> {
+    let fits = move |size: &usize| *size <= 2048 * mtu.bytes();
+    SIZES.into_iter().filter(fits)
+}
+
 /// WRITEs of 0 B to 8 MiB put every byte in place and no byte elsewhere.
 pub fn writes_of_all_sizes<F: Fabric>(fabric: &F) {
-    for mtu in [Mtu::M61440, Mtu::M4096, Mtu::M1024] {
+    for mtu in mtus(fabric) {
         let link = Link::new(
             fabric,
             Options {
@@ -38,7 +54,7 @@ pub fn writes_of_all_sizes<F: Fabric>(fabric: &F) {
                 ..Options::default()
             },
         );
-        for (i, size) in SIZES.into_iter().enumerate() {
+        for (i, size) in sizes(mtu).enumerate() {
             let (from, to) = (i % 8, i % 5 + 1);
             let data = pattern(size, i as u64 + 1);
             link.a.mem.fill(from, &data);
@@ -65,9 +81,9 @@ pub fn writes_of_all_sizes<F: Fabric>(fabric: &F) {
     }
 }
 
-/// READs of 0 B to 8 MiB.
+/// READs of 0 B to 8 MiB bring every byte and change no other.
 pub fn reads_of_all_sizes<F: Fabric>(fabric: &F) {
-    for mtu in [Mtu::M61440, Mtu::M4096, Mtu::M1024] {
+    for mtu in mtus(fabric) {
         let link = Link::new(
             fabric,
             Options {
@@ -76,7 +92,7 @@ pub fn reads_of_all_sizes<F: Fabric>(fabric: &F) {
                 ..Options::default()
             },
         );
-        for (i, size) in SIZES.into_iter().enumerate() {
+        for (i, size) in sizes(mtu).enumerate() {
             let (from, to) = (i % 7, i % 6 + 1);
             let data = pattern(size, i as u64 + 1);
             link.b.mem.fill(from, &data);

@@ -13,7 +13,7 @@ use world::World;
 #[test]
 fn everybody_reaches_everybody_over_one_queue_pair_per_node() {
     let mut totals = Totals::default();
-    if seeds::each(10_000, |seed, replay| {
+    if seeds::each(1_000, |seed, replay| {
         World::new(seed, replay).run(&mut totals)
     }) {
         totals.assert_that_everything_happened();
