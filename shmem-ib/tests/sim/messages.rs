@@ -440,7 +440,7 @@ impl World {
 #[test]
 fn every_message_arrives_once_and_in_order() {
     let (mut runs, mut arrived, mut lost, mut again, mut naks) = (0, 0, 0, 0, 0);
-    seeds::each(400, |seed, _| {
+    seeds::each(40, |seed, _| {
         let mut world = World::new(seed);
         world.run();
         runs += 1;

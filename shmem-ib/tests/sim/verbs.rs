@@ -502,7 +502,7 @@ fn random_programs_match_the_model() {
     let (mut runs, mut posted, mut packets, mut lost, mut again, mut failed) = (0, 0, 0, 0, 0, 0);
     let (mut corrupted, mut noticed) = (0, 0);
     let mut virtual_ns = 0;
-    seeds::each(1500, |seed, _| {
+    seeds::each(150, |seed, _| {
         let mut world = World::new(seed);
         world.run();
         world.check_memory();

@@ -284,7 +284,7 @@ fn connect(hca: &SimHca, qp: Qpn, peer: &SimHca, peer_qp: Qpn, mtu: Mtu) {
 
 #[test]
 fn memory_and_receives_are_what_the_model_says() {
-    seeds::each(300, |seed, _| {
+    seeds::each(50, |seed, _| {
         let mut world = World::new(seed);
         for _ in 0..BATCHES {
             world.batch();

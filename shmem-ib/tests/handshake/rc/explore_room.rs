@@ -489,6 +489,7 @@ fn three_endpoints_with_one_queue_pair_each() {
 
 /// Of one endpoint two things are due at a time: it asks a peer for a connection while it drains another.
 #[test]
+#[ignore = "nightly"] // a hundred thousand states
 fn four_endpoints_with_two_queue_pairs_each() {
     let start = State::new(2, &[&[2], &[0], &[], &[0]], budget(1, 0, 3));
     let explored = explore("asks and drains", start);

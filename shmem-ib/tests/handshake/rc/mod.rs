@@ -14,7 +14,7 @@ use world::{Totals, World};
 #[test]
 fn random_networks_always_connect_the_right_queue_pairs() {
     let mut totals = Totals::default();
-    if seeds::each(2_000, |seed, replay| {
+    if seeds::each(1_000, |seed, replay| {
         World::new(seed, replay).run(&mut totals)
     }) {
         totals.assert_that_everything_happened();
@@ -25,7 +25,7 @@ fn random_networks_always_connect_the_right_queue_pairs() {
 #[test]
 fn everybody_leaves_and_nobody_is_left_behind() {
     let mut totals = leaving::Totals::default();
-    if seeds::each(2_000, |seed, _| leaving::World::new(seed).run(&mut totals)) {
+    if seeds::each(1_000, |seed, _| leaving::World::new(seed).run(&mut totals)) {
         totals.assert_that_everything_happened();
     }
     println!("{totals:#?}");
@@ -34,7 +34,7 @@ fn everybody_leaves_and_nobody_is_left_behind() {
 #[test]
 fn operations_are_executed_once_whatever_makes_room() {
     let mut totals = eviction::Totals::default();
-    if seeds::each(2_000, |seed, replay| {
+    if seeds::each(1_000, |seed, replay| {
         eviction::World::new(seed, replay).run(&mut totals)
     }) {
         totals.assert_that_everything_happened();
@@ -45,12 +45,12 @@ fn operations_are_executed_once_whatever_makes_room() {
 #[test]
 fn everybody_uses_everybody_with_four_queue_pairs() {
     let mut totals = eviction::Totals::default();
-    for seed in 0..2 {
+    seeds::each_costly(1, 10_000, |seed, _| {
         eviction::World::storm(seed, 64, 4).run(&mut totals);
-    }
-    for seed in 0..20 {
+    });
+    seeds::each_costly(5, 1_000, |seed, _| {
         eviction::World::storm(seed, 12, 1).run(&mut totals);
-    }
+    });
     totals.assert_that_it_took_at_most_ms(10_000);
     println!("{totals:#?}");
 }

@@ -422,6 +422,7 @@ fn every_schedule_of_one_initiator_and_two_targets_settles() {
 
 /// With two timeouts both targets may be asked again before one of them goes.
 #[test]
+#[ignore = "nightly"] // half a million states
 fn every_schedule_of_a_departure_and_two_timeouts_settles() {
     let budget = Budget {
         leaves: 1,
