@@ -81,7 +81,8 @@ c_programs() {
 # Of what is written for this processor alone. Elsewhere they are those of this machine.
 lints() {
     cargo clippy --version >/dev/null 2>&1 || { skipped lints "there is no cargo clippy"; return 0; }
-    cargo clippy --quiet --target "$arm" -p shmem-core -p shmem-capi -p shmem-node -p shmem-launch -p npb-ports -- -D warnings
+    cargo clippy --quiet --target "$arm" -p shmem-core -p shmem-capi -p shmem-node -p shmem-launch -p npb-kernels -p npb-ports \
+        -- -D warnings
 }
 
 unit() {

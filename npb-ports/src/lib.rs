@@ -1,16 +1,12 @@
 //! The NAS parallel benchmarks over `shmem`.
 //!
-//! Each benchmark is a folder with its definition (`params`), its computation (`kernel`) and a
-//! `run` that adds the communication; [`kernels`] lists them, and a program of the same name in
-//! `src/bin` runs each. What they share is here:
+//! What a PE computes is in the crate [`npb_kernels`], with the definition of each benchmark
+//! (`params`). Here each has a folder or a file with a `run`, which adds the communication;
+//! [`kernels`] lists them, and a program of the same name in `src/bin` runs each. What they share
+//! is here:
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`class`] | problem classes S, W, A to F |
-//! | [`random`] | the random sequence of all benchmarks, with jumps and lanes |
-//! | [`cpu`] | running a kernel as code for the best vector instructions |
-//! | [`mod@array`] | memory of grids, on huge pages |
-//! | [`simd`] | eight numbers side by side |
 //! | [`adi`] | implicit time steps on a grid in cells, which BT and SP share, and LU in part |
 //! | [`exchange`] | messages into landing slots |
 //! | [`job`] | sums and maxima over all PEs |
@@ -40,6 +36,7 @@
 //! # Invariants
 //!
 //! * Kernels know neither PEs nor clocks: they can be called, and are tested, without a job.
+//! * Vector code is in [`npb_kernels`]: every change of the runtime compiles this crate again.
 //! * The result does not depend on the number of PEs, apart from rounding.
 //! * A run that does not verify, and a result that is not a number never does, ends with a
 //!   failure status on every PE.
@@ -47,11 +44,8 @@
 #![deny(unsafe_code)]
 
 pub mod adi;
-pub mod array;
-pub mod class;
 pub mod cli;
 pub mod console;
-pub mod cpu;
 pub mod error;
 pub mod exchange;
 pub mod job;
@@ -61,9 +55,7 @@ pub mod numbers;
 pub mod options;
 pub mod peers;
 pub mod processes;
-pub mod random;
 pub mod report;
-pub mod simd;
 pub mod timer;
 pub mod verify;
 
@@ -76,6 +68,8 @@ pub mod is;
 pub mod lu;
 pub mod mg;
 pub mod sp;
+
+pub use npb_kernels::{array, class, cpu, random, simd};
 
 /// Constants of all of them beside other publications.
 #[cfg(test)]

@@ -1,63 +1,23 @@
-//! What BT and SP share: everything but the solution of the line systems. LU, whose implicit step is
-//! another one, takes the flow from here: coefficients, fields, exact solution, right-hand side, faces, norms.
-//!
-//! Both integrate the same model of a viscous compressible flow, five equations in three
-//! dimensions, with an implicit step that factors into the directions: right-hand side, then
-//! for x, y and z in turn a system of equations along every line of the grid, then `u += change`.
-//! BT's systems are block tridiagonal, SP's penta-diagonal. Each supplies a
-//! [`Scheme`].
+//! What BT and SP share: everything but the solution of the line systems. What one PE computes
+//! of the flow, LU's too, is in [`npb_kernels::adi`]: coefficients, fields, exact solution, right-hand side, sweeps
+//! through a cell, faces, norms. This module adds the messages.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`scheme`] | the interface that BT and SP implement: `Scheme`, `Params`, `Point`, `Ends` |
-//! | [`constants`] | coefficients |
-//! | [`directions`] | x, y and z |
-//! | [`partition`] | which cells a PE owns, who its neighbours are |
-//! | [`field`] | numbers on a cell, by rows of lanes |
-//! | [`exact`], [`initialize`] | exact solution, initial state, forcing |
-//! | [`rhs`] | the right-hand side |
-//! | [`faces`] | ghosts from neighbours |
 //! | [`pipeline`] | the order of a sweep: batches of lines, and their landing slots |
 //! | [`plan`] | how large the batches are, what all PEs agree on |
-//! | [`sweep`] | gathering lines, calling the scheme |
 //! | [`solver`] | the time step of a PE and its messages |
-//! | [`norms`] | residual and error |
 //! | [`mod@run`] | the benchmark |
-//!
-//! # How a scheme takes part
-//!
-//! `forward` and `backward` are given one chunk of eight lines in one cell, as contiguous scratch
-//! with one [`Point`] for each interior point; `u` has one more on each side. At
-//! the first and the last cell the point beside is the grid's boundary, where the unknown is 0
-//! ([`Ends`] says so). The driver
-//!
-//! * computes the right-hand side of eight rows right before `forward::<X>` takes them, so that
-//!   they are still in cache,
-//! * calls `backward` right after `forward` in the last cell of a line (the only one on a single
-//!   PE), with scratch that stays in cache; in the other cells `rhs` and `kept` are stored for a
-//!   few batches of chunks,
-//! * sends and receives `carry` between the cells, for the lines that exist,
-//! * adds `change` to `u` right after `backward::<Z>`.
 
-pub mod constants;
-pub mod directions;
-pub mod exact;
-pub mod faces;
-pub mod field;
-pub mod initialize;
-pub mod norms;
-pub mod partition;
 pub mod pipeline;
 pub mod plan;
-#[cfg(test)]
-mod reference;
-pub mod rhs;
 pub mod run;
-pub mod scheme;
 pub mod solver;
-pub mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use npb_kernels::adi::{
+    constants, directions, exact, faces, field, initialize, norms, partition, reference, rhs,
+    scheme, sweep,
+};
 pub use run::run;
-pub use scheme::{Ends, Pack, Params, Point, Scheme};

@@ -39,7 +39,7 @@ pub fn run<S: Scheme>(options: &Options) -> Result<Report, Error> {
     let plan = Plan::new::<S>(partition, reach);
     memory::check(S::NAME, class, plan.memory::<S>())?;
     let console = Console::new(options);
-    console.opening(class, params.size(), params.iterations, Some(params.dt));
+    console.opening(class, size(&params), params.iterations, Some(params.dt));
 
     let all = Reduction::new(2 * EQUATIONS)?;
     let mut slots = Slots::new(&plan.slot_sizes::<S>())?;
@@ -67,7 +67,7 @@ pub fn run<S: Scheme>(options: &Options) -> Result<Report, Error> {
     all.free()?;
     let (residual, error) = sums.split_at(EQUATIONS);
     let (residual, error) = (means(residual, params.n), means(error, params.n));
-    let norms = params.norms(&residual, &error);
+    let norms = norms(&params, &residual, &error);
     Ok(report(
         S::NAME,
         options,
@@ -84,29 +84,27 @@ pub fn means(sums: &[f64], n: usize) -> Vec<f64> {
     sums.iter().map(|&sum| root_mean_square(sum, n)).collect()
 }
 
-impl Params {
-    /// Norms of residual and error beside those of the reference.
-    #[must_use]
-    pub fn norms<'a>(&'a self, residual: &'a [f64], error: &'a [f64]) -> [Norms<'a>; 2] {
-        [
-            Norms {
-                kind: "RMS-norms of residual",
-                values: residual,
-                references: &self.residual,
-            },
-            Norms {
-                kind: "RMS-norms of solution error",
-                values: error,
-                references: &self.error,
-            },
-        ]
-    }
+/// Norms of residual and error beside those of the reference.
+#[must_use]
+pub fn norms<'a>(params: &'a Params, residual: &'a [f64], error: &'a [f64]) -> [Norms<'a>; 2] {
+    [
+        Norms {
+            kind: "RMS-norms of residual",
+            values: residual,
+            references: &params.residual,
+        },
+        Norms {
+            kind: "RMS-norms of solution error",
+            values: error,
+            references: &params.error,
+        },
+    ]
+}
 
-    /// The grid, as reports show it.
-    #[must_use]
-    pub fn size(&self) -> Size {
-        Size::Grid([u32::try_from(self.n).unwrap_or(u32::MAX); 3])
-    }
+/// The grid, as reports show it.
+#[must_use]
+pub fn size(params: &Params) -> Size {
+    Size::Grid([u32::try_from(params.n).unwrap_or(u32::MAX); 3])
 }
 
 /// What the benchmark `name` reports, which took `seconds` for so many `operations`.
@@ -123,7 +121,7 @@ pub fn report(
     Report {
         name,
         class: options.class(),
-        size: params.size(),
+        size: size(params),
         iterations: params.iterations,
         seconds,
         processes: n_pes,

@@ -106,10 +106,10 @@ impl<S: Scheme> Solver<S> {
             self.sweep_planes(without_ghosts.end..planes.end);
         } else {
             self.receive_faces(partners);
-            self.sweep::<X>(partners);
-            self.sweep::<Y>(partners);
+            self.sweep(X, partners);
+            self.sweep(Y, partners);
         }
-        self.sweep::<Z>(partners);
+        self.sweep(Z, partners);
     }
 
     /// Along x and y, where lines end within the cell: plane by plane, since both stay within a
@@ -117,25 +117,25 @@ impl<S: Scheme> Solver<S> {
     fn sweep_planes(&mut self, planes: Range<usize>) {
         let cell = self.blocks[0].cell;
         for k in planes {
-            self.sweep_cell::<X>(0, Part::Whole, sweep::chunks_of_plane(&cell, X, k), 0);
-            self.sweep_cell::<Y>(0, Part::Whole, sweep::chunks_of_plane(&cell, Y, k), 0);
+            self.sweep_cell(X, 0, Part::Whole, sweep::chunks_of_plane(&cell, X, k), 0);
+            self.sweep_cell(Y, 0, Part::Whole, sweep::chunks_of_plane(&cell, Y, k), 0);
         }
     }
 
-    /// There and back along direction `D`, batch by batch.
-    fn sweep<const D: usize>(&mut self, partners: &mut impl Partners) {
-        let pipeline = self.plan.pipeline(D);
+    /// There and back along `direction`, batch by batch.
+    fn sweep(&mut self, direction: usize, partners: &mut impl Partners) {
+        let pipeline = self.plan.pipeline(direction);
         let last = pipeline.stages() - 1;
-        let successor = self.plan.partition().successor(self.pe, D);
-        let predecessor = self.plan.partition().predecessor(self.pe, D);
+        let successor = self.plan.partition().successor(self.pe, direction);
+        let predecessor = self.plan.partition().predecessor(self.pe, direction);
         for task in pipeline.tasks() {
             let Task { stage, part, batch } = task;
-            let Some(b) = self.block_at(D, stage) else {
+            let Some(b) = self.block_at(direction, stage) else {
                 continue;
             };
             let cell = self.blocks[b].cell;
-            let chunks = pipeline.chunks(batch, sweep::chunks_of(&cell, D));
-            let lines = sweep::lines(&cell, D, chunks.clone());
+            let chunks = pipeline.chunks(batch, sweep::chunks_of(&cell, direction));
+            let lines = sweep::lines(&cell, direction, chunks.clone());
             let expected = match part {
                 Part::Backward => lines * S::Backward::LEN,
                 _ if stage > 0 => lines * S::Forward::LEN,
@@ -143,30 +143,31 @@ impl<S: Scheme> Solver<S> {
             };
             if expected > 0 {
                 let message = first(&mut self.incoming, expected);
-                partners.receive(self.plan.slot(D, task), message);
+                partners.receive(self.plan.slot(direction, task), message);
             }
             let stored_at = batch % pipeline.stored(stage) * pipeline.largest();
-            self.sweep_cell::<D>(b, part, chunks, stored_at);
+            self.sweep_cell(direction, b, part, chunks, stored_at);
             let (to, stage, part) = match part {
                 Part::Forward if stage + 1 == last => (successor, last, Part::Whole),
                 Part::Forward => (successor, stage + 1, part),
                 _ if stage > 0 => (predecessor, stage - 1, Part::Backward),
                 _ => continue,
             };
-            let slot = self.plan.slot(D, Task { stage, part, batch });
+            let slot = self.plan.slot(direction, Task { stage, part, batch });
             partners.send(to, slot, &self.outgoing);
         }
     }
 
-    fn sweep_cell<const D: usize>(
+    fn sweep_cell(
         &mut self,
+        direction: usize,
         b: usize,
         part: Part,
         chunks: Range<usize>,
         stored_at: usize,
     ) {
         self.outgoing.clear();
-        self.level.run(Sweep::<S, D> {
+        let sweep = Sweep {
             scheme: &self.scheme,
             block: &mut self.blocks[b],
             scratch: &mut self.scratch,
@@ -175,7 +176,8 @@ impl<S: Scheme> Solver<S> {
             stored_at,
             incoming: &self.incoming,
             outgoing: &mut self.outgoing,
-        });
+        };
+        S::sweep(sweep, direction, self.level);
     }
 
     /// The block whose cell is at `stage` of a sweep along `direction`, if this PE has one.

@@ -8,6 +8,7 @@ use super::partition::Partition;
 use super::plan::{Plan, Reach};
 use super::scheme::{Ends, Params, Point, Scheme};
 use super::solver::Solver;
+use super::sweep::Sweep;
 use crate::class::Class;
 use crate::cpu::Level;
 use crate::exchange::model::{Event, Mailboxes, Recorder, simulate};
@@ -45,6 +46,10 @@ impl Scheme for Tridiagonal {
         Self {
             weight: constants.dt * constants.t1 * 0.1,
         }
+    }
+
+    fn sweep(sweep: Sweep<'_, Self>, direction: usize, level: Level) {
+        sweep.run(direction, level);
     }
 
     fn forward<const DIRECTION: usize, const FMA: bool>(
@@ -254,7 +259,7 @@ fn bt_gives_the_same_numbers_on_all_partitions() {
 
 #[test]
 fn sp_gives_the_same_numbers_on_all_partitions() {
-    is_exact_everywhere::<crate::sp::solver::Sp>();
+    is_exact_everywhere::<crate::sp::Sp>();
 }
 
 #[test]

@@ -1,27 +1,20 @@
 //! CG: the smallest eigenvalue of a sparse matrix by inverse powers, each by 25 steps of conjugate gradients.
 //!
 //! The matrix is symmetric, its nonzeros are at random: what takes the time is its product with a vector, and
-//! there the numbers of the vector, which are read one here and one there.
+//! there the numbers of the vector, which are read one here and one there. Matrix, product and what is done between
+//! products are in [`npb_kernels::cg`].
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`params`] | sizes, iterations and reference results |
 //! | [`decomposition`] | which block of the matrix a PE has, its partners, landing slots |
-//! | [`vectors`] | the random vectors that the matrix is made of |
-//! | `draft` | how the entries of a PE are made of them |
-//! | [`share`] | the entries of a PE, and the product |
-//! | [`vector_kernels`] | what is done between products |
 //! | [`solver`] | an iteration of a PE and its messages |
 
 pub mod decomposition;
-mod draft;
-pub mod params;
-pub mod share;
 pub mod solver;
 #[cfg(test)]
 mod tests;
-pub mod vector_kernels;
-pub mod vectors;
+
+pub use npb_kernels::cg::{params, region, share, vector_kernels, vectors};
 
 use crate::console::Console;
 use crate::error::Error;

@@ -102,34 +102,37 @@ impl Solver {
     /// One iteration: solves A z = x, about, and makes z of length 1 the next x.
     pub fn step(&mut self, partners: &mut impl Partners) -> Estimate {
         let own = self.place.columns_range();
-        let mut rho = [self.level.run(Start {
+        let mut rho = [Start {
             x: &self.x,
             z: &mut self.z,
             r: &mut self.r,
             pairs: &mut self.pairs,
             own: own.clone(),
-        })];
+        }
+        .at(self.level)];
         self.sum(&mut rho, partners);
         for _ in 0..STEPS {
             self.product(partners);
-            let mut curvature = [self.level.run(Dot(&self.pairs[own.clone()]))];
+            let mut curvature = [Dot(&self.pairs[own.clone()]).at(self.level)];
             self.sum(&mut curvature, partners);
             let alpha = rho[0] / curvature[0];
             let last = rho[0];
-            rho = [self.level.run(Descend {
+            rho = [Descend {
                 alpha,
                 pairs: &self.pairs,
                 r: &mut self.r,
                 own: own.clone(),
-            })];
+            }
+            .at(self.level)];
             self.sum(&mut rho, partners);
-            self.level.run(Turn {
+            Turn {
                 alpha,
                 beta: rho[0] / last,
                 r: &self.r,
                 z: &mut self.z,
                 pairs: &mut self.pairs,
-            });
+            }
+            .at(self.level);
         }
         self.estimate(partners)
     }
@@ -140,10 +143,11 @@ impl Solver {
         }
         self.product(partners);
         let own = self.place.columns_range();
-        let mut sums = self.level.run(Norms {
+        let mut sums = Norms {
             x: &self.x[own.clone()],
             pairs: &self.pairs[own],
-        });
+        }
+        .at(self.level);
         self.sum(&mut sums, partners);
         let [residual, xz, zz] = sums;
         let factor = 1.0 / zz.sqrt();
@@ -158,7 +162,7 @@ impl Solver {
 
     /// Adds A times the first numbers of all pairs to the second ones, which are 0.
     fn product(&mut self, partners: &mut impl Partners) {
-        self.level.run(self.share.product(&mut self.pairs));
+        self.share.product(&mut self.pairs, self.level);
         let (rows, columns) = (self.place.rows_range(), self.place.columns_range());
         if let Some(pe) = self.place.mirror() {
             let slot = SlotPlan::MIRROR_PART;

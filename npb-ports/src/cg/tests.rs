@@ -68,7 +68,7 @@ fn shares_of_all_pes_are_the_matrix() {
                         }
                     }
                     let share = Share::new(&params, region).unwrap();
-                    level.run(share.product(&mut pairs));
+                    share.product(&mut pairs, level);
                     for (i, [p, y]) in whole.into_iter().zip(pairs) {
                         assert_eq!(p, x[i]);
                         found[i] += y;
@@ -101,7 +101,7 @@ fn wide_blocks_are_cut_into_tiles() {
     let share = Share::new(&params, Place::new(n, 0, 1).region()).unwrap();
     for level in Level::supported() {
         let mut pairs: Vec<Pair> = x.iter().map(|x| [*x, 0.0]).collect();
-        level.run(share.product(&mut pairs));
+        share.product(&mut pairs, level);
         for ([_, y], expected) in pairs.into_iter().zip(&expected) {
             close(y, *expected);
         }

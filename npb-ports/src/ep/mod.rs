@@ -1,11 +1,10 @@
 //! EP, "embarrassingly parallel": Gaussian deviates from uniform random numbers.
 //!
 //! The random sequence is cut into batches of 2^16 pairs. A PE takes consecutive batches, jumps
-//! to its part of the sequence, and tallies it alone ([`kernel`]). Then one sum over all PEs
+//! to its part of the sequence, and tallies it alone ([`npb_kernels::ep`]). Then one sum over all PEs
 //! joins the tallies, and a maximum the times: that is all the communication.
 
-pub mod kernel;
-pub mod params;
+pub use npb_kernels::ep::{kernel, params};
 
 use crate::console::Console;
 use crate::error::Error;

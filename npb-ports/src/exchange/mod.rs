@@ -15,13 +15,11 @@
 pub(crate) mod model;
 pub mod parts;
 
+use crate::cpu::LINE;
 use shmem::{Cmp, Datum, SignalOp, SymSlice};
 
-/// Bytes of a cache line. Slots and signals have lines of their own, since different PEs write
-/// neighbouring ones at the same time.
-const LINE: usize = 64;
-
-/// Signals are so many words apart.
+/// Signals are so many words apart: they have lines of their own, as slots have, since different PEs
+/// write neighbouring ones at the same time.
 const SIGNAL_STRIDE: usize = LINE / size_of::<u64>();
 
 /// Where messages go to and come from: the slots of a job, or a model of them in tests.

@@ -2,41 +2,24 @@
 //! everybody.
 //!
 //! A random field is transformed. For each time of some, the waves that it is made of decay by their lengths, and are transformed back to
-//! a field, of which a checksum is taken.
-//!
-//! | module | what it holds |
-//! |---|---|
-//! | [`params`], [`checksums`] | sizes, and the published results |
-//! | [`slab`] | which points a PE has, landing slots, memory |
-//! | [`lanes`] | eight complex numbers side by side |
-//! | [`mod@fft`] | the transform of eight lines |
-//! | [`plane`] | initial state, transforms along x and y |
-//! | [`line`](mod@line) | transforms along z, with the decay |
-//! | [`decay`] | what the time does |
-//! | [`checksum`] | the points of the checksum |
-//! | [`solver`] | the field of a PE and its messages |
+//! a field, of which a checksum is taken. Transforms and decay are in [`npb_kernels::ft`], the messages of a PE in [`solver`].
 
-pub mod checksum;
-pub mod checksums;
-pub mod decay;
-pub mod fft;
-pub mod lanes;
-pub mod line;
-pub mod params;
-pub mod plane;
-pub mod slab;
 pub mod solver;
 #[cfg(test)]
 mod tests;
+
+pub use npb_kernels::ft::{
+    checksum, checksums, decay, fft, lanes, line, params, plane, reference, slab,
+};
 
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
 use crate::job::Reduction;
-use crate::memory;
 use crate::numbers::scientific;
 use crate::options::Options;
-use crate::report::{Report, Value};
+use crate::processes::Rule;
+use crate::report::{Report, Size, Value};
 use crate::timer::Timer;
 use crate::verify::Verification;
 use checksums::Complex;
@@ -53,11 +36,11 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     let (class, pe, n_pes) = (options.class(), shmem::my_pe(), shmem::n_pes());
     let params = Params::of(class);
     let iterations = params.iterations();
-    slab::rule(params.n).check("FT", class, n_pes)?;
+    rule(params.n).check("FT", class, n_pes)?;
     let slab = Slab::new(params.n, pe, n_pes);
-    memory::check("FT", class, slab.memory())?;
+    crate::memory::check("FT", class, memory(&slab))?;
     let console = Console::new(options);
-    console.opening(class, params.size(), iterations, None);
+    console.opening(class, size(&params), iterations, None);
 
     let mut sums = vec![[0.0; 2]; params.checksums.len()];
     let all = Reduction::new(sums.as_flattened().len())?;
@@ -83,6 +66,25 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     Ok(report(options, &params, &sums, seconds, n_pes))
 }
 
+/// On which numbers of PEs a grid can be cut.
+#[must_use]
+pub fn rule(n: [usize; 3]) -> Rule {
+    Rule::PowerOfTwo {
+        most: Slab::most_pes(n),
+    }
+}
+
+/// Bytes that a PE needs, landing slots included.
+#[must_use]
+pub fn memory(slab: &Slab) -> u64 {
+    slab.bytes() + Slots::<f64>::bytes(&slab.slot_sizes()) as u64
+}
+
+fn size(params: &Params) -> Size {
+    let [x, y, z] = params.n;
+    Size::Grid([x as u32, y as u32, z as u32])
+}
+
 /// What is said of an iteration.
 fn line_of(step: u32, sum: Complex) -> String {
     let [re, im] = sum.map(|part| scientific(part, 12).replace('E', "D"));
@@ -100,7 +102,7 @@ fn report(
     Report {
         name: "FT",
         class,
-        size: params.size(),
+        size: size(params),
         iterations: params.iterations(),
         seconds,
         processes: n_pes,

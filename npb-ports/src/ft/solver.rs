@@ -82,13 +82,14 @@ impl Solver {
             self.exchange(part, partners, Self::unpack_rows);
         }
         self.finish_exchange(partners, Self::unpack_rows);
-        self.level.run_vectors(Gathered {
+        Gathered {
             fft: &self.fft[2],
             layers: &self.planes,
             stride: self.slab.layer_stride(),
             work: &mut self.work,
             lines: &mut self.lines,
-        });
+        }
+        .at(self.level);
     }
 
     /// Evolves the initial state by `step` steps, transforms it back and gives this PE's part of the checksum.
@@ -102,7 +103,7 @@ impl Solver {
         let mut sum = [0.0; 2];
         for plane in 0..self.slab.planes() {
             let start = plane * self.slab.plane_stride();
-            self.level.run_vectors(Back {
+            Back {
                 slab: &self.slab,
                 fft: [&self.fft[0], &self.fft[1]],
                 field: &mut self.planes[start..],
@@ -111,7 +112,8 @@ impl Solver {
                     work: &mut self.work,
                     line: &mut self.line,
                 },
-            });
+            }
+            .at(self.level);
             self.points.add(plane, &self.planes[start..], &mut sum);
         }
         // The parts were exchanged on the way there, and the definition divides here.
@@ -121,7 +123,7 @@ impl Solver {
 
     /// The initial state of the PE's plane number `plane`, transformed along x and y.
     fn make_plane(&mut self, plane: usize) {
-        self.level.run_vectors(Initial {
+        Initial {
             slab: &self.slab,
             fft: [&self.fft[0], &self.fft[1]],
             z: self.slab.pe * self.slab.planes() + plane,
@@ -130,7 +132,8 @@ impl Solver {
                 work: &mut self.work,
                 line: &mut self.line,
             },
-        });
+        }
+        .at(self.level);
     }
 
     /// Copies row number `row` of the slab to the messages, where it has the place `at`, and the PE's own part of it to its layer.
@@ -161,7 +164,7 @@ impl Solver {
         let slab = &self.slab;
         let count = slab.part_lines();
         let range = part * count..(part + 1) * count;
-        self.level.run_vectors(Evolved {
+        Evolved {
             fft: &self.fft[2],
             decay: &self.decay,
             lines: &self.lines,
@@ -170,7 +173,8 @@ impl Solver {
             slab,
             planes: &mut self.planes,
             outgoing: &mut self.outgoing,
-        });
+        }
+        .at(self.level);
     }
 
     /// Copies lines of part `part` that have come from PE `pe`, a layer for each of this PE's planes, to these planes.
@@ -181,7 +185,7 @@ impl Solver {
             let starts = (part * lines..).step_by(run);
             for (line, from) in starts.zip(layer.chunks_exact(run)) {
                 let to = &mut self.planes[slab.plane_line(plane, pe, line)..][..run];
-                self.level.run_vectors(Copied { from, to });
+                Copied { from, to }.at(self.level);
             }
         }
     }

@@ -2,23 +2,20 @@
 //!
 //! Keys are spread over the PEs as they were drawn. In each iteration two of them change, and then
 //! each PE gets the keys of a range of values, counts them, and knows their ranks. Everybody sends to
-//! everybody. Keys are put in order only in the end, to see whether the ranks are right.
+//! everybody. Keys are put in order only in the end, to see whether the ranks are right. What a PE does with its keys
+//! is in [`npb_kernels::is`].
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`params`] | sizes, and ranks that are verified |
-//! | [`keys`] | the sequence of keys |
-//! | [`ranges`] | which keys a PE ranks |
 //! | [`ranker`] | ranking, and the order that follows from it |
 //! | [`plan`] | numbers of PEs, memory |
 
-pub mod keys;
-pub mod params;
 pub mod plan;
-pub mod ranges;
 pub mod ranker;
 #[cfg(test)]
 mod tests;
+
+pub use npb_kernels::is::{keys, params, ranges, ranks};
 
 use crate::class::Class;
 use crate::console::Console;

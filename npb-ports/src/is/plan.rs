@@ -1,6 +1,7 @@
 //! Numbers of PEs and memory: what all PEs agree on.
 
 use super::params::Params;
+use super::ranges::widest;
 use super::{keys, ranker};
 use crate::class::Class;
 use crate::exchange::Slots;
@@ -30,35 +31,9 @@ pub fn memory(params: &Params, n_pes: usize) -> u64 {
     (keys + widest(params, n_pes)) * WORD + aside + slots
 }
 
-/// Values in the widest range of a PE, which is one at the edge: a share x of all values has a part of (4 x)^4 / 24 of all
-/// keys there, or less in the middle.
-fn widest(params: &Params, n_pes: usize) -> u64 {
-    let share = match n_pes {
-        1 => 1.0,
-        _ => 1.1 * (24.0 / n_pes as f64).powf(0.25) / 4.0,
-    };
-    let values = 1_u64 << params.log_limit;
-    (share * values as f64) as u64 + (1 << params.shift())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::Level;
-    use crate::is::ranges::{Ranges, tests::samples};
-
-    #[test]
-    fn ranges_are_not_wider_than_planned() {
-        let params = Params::of(Class::W).unwrap();
-        let keys = keys::generate(&params, 0..params.keys(), Level::best()).unwrap();
-        for n_pes in [1, 2, 3, 4, 5, 8, 16, 64, 256, 1024] {
-            let mut ranges = Ranges::new(&params, n_pes);
-            ranges.cut(&samples(&params, n_pes, &keys));
-            let width = |pe| ranges.keys(pe).end - ranges.keys(pe).start;
-            let found = (0..n_pes).map(width).max().unwrap();
-            assert!(found <= widest(&params, n_pes), "{n_pes}: {found}");
-        }
-    }
 
     #[test]
     fn large_classes_need_what_they_need() {

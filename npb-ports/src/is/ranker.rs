@@ -8,6 +8,7 @@
 use super::keys::{change, generate, places};
 use super::params::{Params, TESTS};
 use super::ranges::{Ranges, sample};
+use super::ranks::{count, place, sum_up};
 use crate::array::Array;
 use crate::cpu::Level;
 use crate::exchange::Partners;
@@ -85,11 +86,7 @@ impl Ranker {
         self.cut(partners);
         self.upto().fill(0);
         self.below = self.exchange(partners, count);
-        let mut sum = 0;
-        for count in self.upto() {
-            sum += *count;
-            *count = sum;
-        }
+        sum_up(self.upto());
         self.right(iteration)
     }
 
@@ -216,21 +213,5 @@ fn split(block: &[u32], aside: &mut Aside, ranges: &Ranges, level: Level) {
         for &key in block {
             aside.push(ranges.owner(key), key);
         }
-    }
-}
-
-/// Counts `keys`, the lowest of which is `low` or more.
-fn count(keys: &[u32], low: u32, counts: &mut [u32]) {
-    for key in keys {
-        counts[key.wrapping_sub(low) as usize] += 1;
-    }
-}
-
-/// Puts each of `keys` at its place, of those which are left for it the last.
-fn place(keys: &[u32], low: u32, upto: &mut [u32], sorted: &mut [u32]) {
-    for key in keys {
-        let left = &mut upto[key.wrapping_sub(low) as usize];
-        *left -= 1;
-        sorted[*left as usize] = *key;
     }
 }

@@ -3,30 +3,24 @@
 //! The same flow as BT's and SP's, and the same right-hand side ([`adi`](crate::adi) has it, with exact
 //! solution, initial state and norms). The implicit step does not factor into directions, but into a lower
 //! and an upper triangle: one sweep through all points from one corner of the grid, one back, in each
-//! of which a point waits for three neighbours.
+//! of which a point waits for three neighbours: the kernels in [`npb_kernels::lu`].
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`params`] | sizes, time steps and reference results |
 //! | [`decomposition`] | which points a PE has, and who its neighbours are |
 //! | [`plan`] | landing slots, memory |
-//! | [`point`] | the equations at a point |
-//! | [`sweep`] | the order of points, eight lanes at once |
 //! | [`solver`] | the time step of a PE and its messages |
-//! | [`surface`] | the surface integral |
 
 pub mod decomposition;
-pub mod params;
 pub mod plan;
-pub mod point;
 pub mod solver;
-pub mod surface;
-pub mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use npb_kernels::lu::{params, point, surface, sweep};
+
 use crate::adi::constants::EQUATIONS;
-use crate::adi::run::{means, report};
+use crate::adi::run::{means, norms, report, size};
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
@@ -52,7 +46,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     decomposition::rule(n).check("LU", class, n_pes)?;
     memory::check("LU", class, plan::memory(n, n_pes))?;
     let console = Console::new(options);
-    console.opening(class, flow.size(), flow.iterations, None);
+    console.opening(class, size(flow), flow.iterations, None);
 
     let all = Reduction::new(EQUATIONS + 1)?;
     let mut slots = Slots::new(&plan::slot_sizes(n, n_pes))?;
@@ -82,7 +76,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     all.free()?;
     let (error, surface) = sums.split_at(EQUATIONS);
     let (residual, error) = (means(&residual, flow.n), means(error, flow.n));
-    let [residual, error] = flow.norms(&residual, &error);
+    let [residual, error] = norms(flow, &residual, &error);
     let surface = Norms {
         kind: "surface integral",
         values: surface,

@@ -38,7 +38,7 @@ use crate::adi::initialize::{AT_REST, forcing, initialize};
 use crate::adi::norms;
 use crate::adi::rhs::Operator;
 use crate::adi::scheme::{Params, Point};
-use crate::cpu::{Kernel, Level};
+use crate::cpu::Level;
 use crate::exchange::Partners;
 use crate::simd::LANES;
 use std::io;
@@ -97,28 +97,23 @@ impl Solver {
         self.waiting.reset();
         for block in 0..self.extent.blocks() {
             self.right_hand_side(self.extent.planes(block));
-            self.sweep::<true>(block, partners);
+            self.sweep(true, block, partners);
         }
         self.waiting.reset();
         for block in 0..self.extent.blocks() {
-            self.sweep::<false>(block, partners);
+            self.sweep(false, block, partners);
         }
     }
 
     fn right_hand_side(&mut self, planes: Range<usize>) {
-        self.level.run(RightHandSide {
-            operator: &self.operator,
-            u: &self.u,
-            forcing: &self.forcing,
-            rhs: &mut self.rhs,
-            rows: self.pencil.cell.interior(Y),
-            planes,
-        });
+        let (u, rhs) = (&self.u, &mut self.rhs);
+        self.operator
+            .apply_to_planes(u, &self.forcing, rhs, planes, self.level);
     }
 
     /// Takes what comes in, goes through a block of planes, and sends what goes out.
-    fn sweep<const LOWER: bool>(&mut self, block: usize, partners: &mut impl Partners) {
-        let (from, to) = match LOWER {
+    fn sweep(&mut self, lower: bool, block: usize, partners: &mut impl Partners) {
+        let (from, to) = match lower {
             true => (Side::Low, Side::High),
             false => (Side::High, Side::Low),
         };
@@ -132,14 +127,15 @@ impl Solver {
                 waiting.fill(Point::default());
             }
         }
-        self.level.run(Block::<LOWER> {
+        let work = Block {
             equations: &self.equations,
             extent: &self.extent,
             block,
             u: &mut self.u,
             rhs: &mut self.rhs,
             waiting: &mut self.waiting,
-        });
+        };
+        work.sweep(lower, self.level);
         for direction in [X, Y] {
             if let Some(pe) = self.pencil.neighbour(direction, to) {
                 pack(self.waiting.towards(direction), &mut self.outgoing);
@@ -216,27 +212,5 @@ fn unpack(message: &[f64], points: &mut [Point]) {
     let (chunks, _) = message.as_chunks();
     for (lanes, chunk) in points.iter_mut().flatten().zip(chunks) {
         lanes.0 = *chunk;
-    }
-}
-
-/// The right-hand side on some planes.
-struct RightHandSide<'a> {
-    operator: &'a Operator,
-    u: &'a Field<EQUATIONS>,
-    forcing: &'a Field<EQUATIONS>,
-    rhs: &'a mut Field<EQUATIONS>,
-    rows: Range<usize>,
-    planes: Range<usize>,
-}
-
-impl Kernel for RightHandSide<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        for k in self.planes {
-            self.operator
-                .rows::<FMA>(self.u, self.forcing, self.rhs, self.rows.clone(), k);
-        }
     }
 }

@@ -1,27 +1,23 @@
 //! MG, multigrid: a Poisson equation on a periodic cube, by V-cycles.
 //!
 //! The grid of 2^l cells in each direction is the finest of l levels; each next one has half as
-//! many. [`decomposition`] says which PE owns what on each level, [`grid`] how it lies in memory,
-//! [`halo`] how ghosts are exchanged. [`stencil`] and [`transfer`] are the four operators, which
-//! [`operators`] brings together, [`vcycle`] the order in which they are applied, and [`pipeline`] the same for the finest level
-//! in one pass over memory. [`charges`] makes the right-hand side.
+//! many. [`decomposition`] says which PE owns what on each level, [`halo`] how ghosts are exchanged. The operators are
+//! in [`npb_kernels::mg`]; [`vcycle`] is the order in which they are applied, and [`pipeline`] the same for the finest level
+//! in one pass over memory. [`mod@join`] finds the charges of the right-hand side among those of all PEs.
 //!
 //! Messages go between neighbours only. No PE waits for all others but in two sums, one before
 //! the first V-cycle and one after the last.
 
-pub mod charges;
 pub mod decomposition;
-pub mod grid;
 pub mod halo;
-pub mod operators;
-pub mod params;
+pub mod join;
 pub mod pipeline;
-pub mod stencil;
-pub mod transfer;
 pub mod vcycle;
 
 #[cfg(test)]
 mod tests;
+
+pub use npb_kernels::mg::{charges, grid, operators, params, stencil, transfer};
 
 use crate::class::Class;
 use crate::console::Console;
@@ -30,7 +26,7 @@ use crate::exchange;
 use crate::job::Reduction;
 use crate::memory;
 use crate::options::Options;
-use crate::report::{Report, Value};
+use crate::report::{Report, Size, Value};
 use crate::timer::Timer;
 use crate::verify::{Check, Verification};
 use charges::Extremes;
@@ -50,7 +46,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     let params = Params::of(class);
     let (pe, n_pes) = (shmem::my_pe(), shmem::n_pes());
     let console = Console::new(options);
-    console.opening(class, params.size(), params.iterations, None);
+    console.opening(class, size(&params), params.iterations, None);
     decomposition::rule(params.levels).check("MG", class, n_pes)?;
     memory::check("MG", class, memory_per_pe(class, n_pes))?;
 
@@ -59,7 +55,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     let all = Reduction::new(charges::COUNTS)?;
     let first = place.first_cell();
     let block = Extremes::of_block(&params, first, place.share(params.levels));
-    let charges = block.join(&all)?;
+    let charges = join::join(&block, &all)?;
     let mut grids = Multigrid::new(place, options.level(), params.smoother, slots)?;
     charges.place(&params, first, grids.rhs());
 
@@ -113,6 +109,10 @@ pub fn memory_per_pe(class: Class, n_pes: usize) -> u64 {
     (words * size_of::<f64>() + slots) as u64
 }
 
+fn size(params: &Params) -> Size {
+    Size::Grid([1 << params.levels; 3])
+}
+
 fn report(options: &Options, params: &Params, norms: [f64; 2], seconds: f64) -> Report {
     let class = options.class();
     let [first, last] = norms;
@@ -125,7 +125,7 @@ fn report(options: &Options, params: &Params, norms: [f64; 2], seconds: f64) -> 
     Report {
         name: "MG",
         class,
-        size: params.size(),
+        size: size(params),
         iterations: params.iterations,
         seconds,
         processes: shmem::n_pes(),

@@ -352,7 +352,7 @@ impl Pipeline {
 impl<P> Pass<'_, P> {
     fn correct(&mut self, u: &mut Field, k: usize) {
         self.operators
-            .interpolate::<true>([0; 3], u, k, &self.coarse.u);
+            .interpolate(true, [0; 3], u, k, &self.coarse.u);
     }
 
     fn residual(&mut self, r: &mut [f64], u: &Field, k: usize, aside: Aside<'_>) -> f64 {

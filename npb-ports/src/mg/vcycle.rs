@@ -128,7 +128,7 @@ impl<P: Partners> Multigrid<P> {
             }
             Finest::Stored(r) => {
                 let (u, v) = (&mut self.u, Some(&self.v));
-                operators.correct::<true>(shift, &coarse.u, u, r, v);
+                operators.correct(true, shift, &coarse.u, u, r, v);
                 halo.exchange(top, Content::Residual, r);
                 operators.smooth_all(u, r);
                 halo.exchange(top, Content::Solution, u);
@@ -167,7 +167,7 @@ impl<P: Partners> Multigrid<P> {
                 unreachable!("a PE has the level below one where it takes part");
             };
             self.halo.revive(level, &mut below.u);
-            self.operators.correct::<false>(shift, &below.u, u, r, None);
+            self.operators.correct(false, shift, &below.u, u, r, None);
             self.halo.exchange(level, Content::Residual, r);
             self.operators.smooth_all(u, r);
             self.halo.exchange(level, Content::Solution, u);

@@ -14,7 +14,7 @@ use program::Program;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The functions of `cpu.rs` and `cpu/vectors.rs` that are compiled once a kernel, and the bits of their vectors.
+/// The functions of `cpu.rs` and `cpu/vectors.rs` in npb-kernels that are compiled once a kernel, and the bits of their vectors.
 const LEVELS: [(&str, usize); 3] = [("baseline", 128), ("avx2", 256), ("avx512", 512)];
 
 /// What is asked of a kernel.
@@ -63,15 +63,15 @@ impl Row {
 }
 
 /// All kernels; one has two rows if it computes both.
-const ROWS: [Row; 29] = [
+const ROWS: [Row; 28] = [
     floats("adi::rhs::Apply", [96, 94, 91]),
-    floats("adi::sweep::Sweep<bt::solver::Bt, 0>", [96, 95, 94]),
-    floats("adi::sweep::Sweep<bt::solver::Bt, 1>", [96, 96, 95]),
-    floats("adi::sweep::Sweep<bt::solver::Bt, 2>", [96, 96, 95]),
+    floats("adi::sweep::Along<bt::solver::Bt, 0>", [96, 95, 94]),
+    floats("adi::sweep::Along<bt::solver::Bt, 1>", [96, 96, 95]),
+    floats("adi::sweep::Along<bt::solver::Bt, 2>", [96, 96, 95]),
     // The first two points of a line, before the loop, are computed in pieces.
-    floats("adi::sweep::Sweep<sp::solver::Sp, 0>", [96, 93, 88]),
-    floats("adi::sweep::Sweep<sp::solver::Sp, 1>", [96, 88, 82]),
-    floats("adi::sweep::Sweep<sp::solver::Sp, 2>", [96, 91, 82]).gathers(1),
+    floats("adi::sweep::Along<sp::solver::Sp, 0>", [96, 93, 88]),
+    floats("adi::sweep::Along<sp::solver::Sp, 1>", [96, 88, 82]),
+    floats("adi::sweep::Along<sp::solver::Sp, 2>", [96, 91, 82]).gathers(1),
     // Two pairs of the vector and the product are a vector, of which there are not more at once.
     floats("cg::share::Product", [70, 20, 25]).widths([128, 256, 256]),
     // The last pairs, less than eight, are gathered.
@@ -89,10 +89,9 @@ const ROWS: [Row; 29] = [
     floats("ft::plane::Initial", [84, 97, 97]),
     // As vectors they take as long or longer: without AVX-512 such a product is several instructions.
     floats("is::keys::Generate", [0, 0, 0]).of(What::Products),
-    floats("lu::solver::RightHandSide", [96, 94, 91]),
     // Of what comes from the plane above, each number is for one lane of eight.
-    floats("lu::sweep::Block<false>", [95, 94, 93]).gathers(10),
-    floats("lu::sweep::Block<true>", [95, 94, 92]).gathers(10),
+    floats("lu::sweep::Sweep<false>", [95, 94, 93]).gathers(10),
+    floats("lu::sweep::Sweep<true>", [95, 94, 92]).gathers(10),
     floats("mg::stencil::Plane<false, true>", [66, 64, 55]),
     floats("mg::stencil::Plane<true, false>", [75, 65, 56]),
     floats("mg::transfer::Interpolate<false>", [50, 60, 45]),
@@ -116,7 +115,7 @@ fn found() -> Vec<Found> {
     for name in KERNELS.map(Kernel::program) {
         let program = Program::new(&built.with_file_name(&name));
         for address in program.functions() {
-            let function = program.name(address).replace("npb_ports::", "");
+            let function = program.name(address).replace("npb_kernels::", "");
             let of_level = |(level, of): (usize, &(&str, usize))| {
                 let kernel = function.strip_prefix(of.0)?.strip_prefix('<')?;
                 Some((level, kernel.strip_suffix('>')?.to_owned()))

@@ -78,7 +78,7 @@ impl Program {
             .unwrap_or_else(|| format!("{address:#x}"))
     }
 
-    /// The line that the instruction at `address` comes from: the innermost one of this crate that is none of `passed`, files of
+    /// The line that the instruction at `address` comes from: the innermost one of npb-ports or npb-kernels that is none of `passed`, files of
     /// arithmetic which is inlined everywhere.
     pub(crate) fn line(&self, address: u64, passed: &[&str]) -> String {
         let frames = self.frames(address);

@@ -1,0 +1,4 @@
+//! EP's kernel: Gaussian deviates from uniform random numbers, counted.
+
+pub mod kernel;
+pub mod params;
