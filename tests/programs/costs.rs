@@ -9,6 +9,9 @@
 //! kind that is repeated until something happens are not counted: their number depends on who runs when.
 //! Descriptors are those that are open at the end; KIB is the private memory that was written. The status is
 //! that of the command, or 3 where `ptrace` is not allowed.
+//!
+//! `costs bare` does nothing but count processors, and forks a process that does nothing. What that costs is the
+//! business of the kernel, the dynamic linker, the C library and Rust's.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -114,9 +117,33 @@ fn entered(thread: i32) -> Option<i64> {
     (got > 0 && info.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then_some(number)
 }
 
+/// Forks a process that ends at once.
+fn bare() -> io::Result<ExitCode> {
+    // All programs of ours ask, and what it takes depends on control groups.
+    std::thread::available_parallelism()?;
+    // SAFETY: this process has one thread, and its child only exits.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: a system call.
+        0 => unsafe { libc::_exit(0) },
+        child => {
+            let mut status = 0;
+            // SAFETY: `status` outlives the call.
+            let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+            Ok(ExitCode::from(u8::from(waited != child || status != 0)))
+        }
+    }
+}
+
 fn main() -> io::Result<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     let program = words.next().expect("a command");
+    if program == "bare" {
+        return bare();
+    }
+    // What this process has from others is none of the command's costs.
+    // SAFETY: nobody uses a descriptor later that this process was given.
+    unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
     let mut command = Command::new(program);
     command.args(words).stdout(Stdio::null());
     // SAFETY: a system call that is allowed after a fork.
@@ -136,6 +163,7 @@ fn main() -> io::Result<ExitCode> {
         }
     };
     let mut traced = Traced::default();
+    traced.executed.insert(first);
     let mut end = ExitCode::FAILURE;
     loop {
         let mut status = 0;
