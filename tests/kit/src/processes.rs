@@ -87,6 +87,31 @@ fn place(pid: i32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
+/// The environment of a process. One that executes a program at this moment has none for a while, and its parent goes on
+/// before it has: waits for that.
+fn environment(pid: i32) -> std::io::Result<Vec<u8>> {
+    loop {
+        let environ = std::fs::read(place(pid, "environ"))?;
+        if !environ.is_empty() || !executes(pid) {
+            return Ok(environ);
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a process lives, has memory, and has no place for its environment yet.
+fn executes(pid: i32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(place(pid, "stat")) else {
+        return false;
+    };
+    // The fields from the state on: `proc(5)` counts the state as the third.
+    let back = stat.rsplit_once(')').map_or("", |(_, back)| back);
+    let fields: Vec<&str> = back.split_whitespace().collect();
+    let of = |number: usize| fields.get(number - 3).copied().unwrap_or_default();
+    let (state, virtual_size, environment_ends) = (of(3), of(23), of(51));
+    !matches!(state, "Z" | "X") && virtual_size != "0" && environment_ends == "0"
+}
+
 /// Numbers of all processes, each with the inode of its folder: a process that gets a number again has
 /// another one.
 ///
@@ -138,7 +163,7 @@ impl Marked {
             if self.strangers.contains(&(pid, inode)) {
                 continue;
             }
-            match std::fs::read(place(pid, "environ")) {
+            match environment(pid) {
                 Ok(environ) if environ.windows(mark.len()).any(|w| w == mark) => {
                     found.extend(Process::of(pid));
                 }
@@ -238,6 +263,20 @@ mod tests {
         assert!(process.lives() && process.kill(9));
         child.wait().unwrap();
         assert!(!process.lives() && !process.kill(9));
+    }
+
+    /// A parent goes on when its child begins to execute, which is before the child has an environment.
+    #[test]
+    fn marked_processes_are_found_as_soon_as_their_parent_goes_on() {
+        let (name, value) = ("TESTKIT_AT_ONCE", format!("{}-marked", std::process::id()));
+        for _ in 0..200 {
+            let marked = Marked::new(format!("{name}={value}"));
+            let mut command = std::process::Command::new("sleep");
+            let mut child = command.arg("1000").env(name, &value).spawn().unwrap();
+            assert_eq!(marked.all().len(), 1);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     #[test]
