@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use shmem_testkit::processes::kill;
 use shmem_testkit::{Job, Outcome, wait_until};
 
-use crate::support::shmrun;
+use crate::support::{kill_when, shmrun};
 
 /// A remote shell and its server.
 pub(crate) struct Network {
@@ -709,19 +709,15 @@ fn interrupting_does_not_wait_for_hosts_that_do_not_answer() {
 
 #[test]
 fn deaths_during_the_start_leave_nothing_on_any_host() {
-    for delay_ms in 0..8 {
+    // At the end there are the launcher, a shell, a warden, an agent and a guard for each host, and the PEs.
+    for there_are in [1, 2, 4, 8, 12, 16, 20, 24] {
         for victim in ["shmrun", "shmrun-agent", "rsh"] {
             let net = Network::new();
             let options = ["--tree-degree", "2", "-n", "8", "sleep", "1000"];
             // What ends before its host has answered would be started again, and the job would go on.
             let job = net.job("a,b,c,d", &options);
             let job = job.env("SHMEM_LAUNCHER_RETRIES", "0").start();
-            std::thread::sleep(std::time::Duration::from_millis(8 * delay_ms));
-            let names = job.processes();
-            let victims = names.iter().filter(|p| p.name == victim && p.state != 'Z');
-            let pids: Vec<i32> = victims.map(|p| p.pid).collect();
-            let pid = pids.get(delay_ms as usize % pids.len().max(1)).copied();
-            kill(pid.unwrap_or(job.pid()), 9);
+            kill_when(&job, there_are, victim);
             let out = job.wait();
             assert!(out.signal() == Some(9) || out.code() == 125, "{out:?}");
         }

@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use shmem_testkit::Job;
+use shmem_testkit::job::Running;
+use shmem_testkit::processes::kill;
+use shmem_testkit::{Job, wait_until};
 
 /// A job of `shmrun`, with its options and a program.
 pub(crate) fn shmrun(args: &[&str]) -> Job {
@@ -24,6 +26,26 @@ pub(crate) fn shmrun_after(first: &str, args: &[&str]) -> Job {
 /// Programs of `options`, then `/bin/sh` with a script.
 pub(crate) fn sh(options: &[&str], script: &str) -> Job {
     shmrun(&[options, &["/bin/sh", "-c", script]].concat())
+}
+
+/// Kills a process of this name of a job whose start has come so far that there are so many processes: the one
+/// whose turn that number makes it, or the launcher if there is none of that name yet. Nobody else ends meanwhile,
+/// so its number is still its own.
+#[track_caller]
+pub(crate) fn kill_when(job: &Running, there_are: usize, victim: &str) {
+    let mut there = Vec::new();
+    wait_until(
+        &format!("there are {there_are} processes"),
+        || {
+            there = job.processes();
+            there.len() >= there_are
+        },
+        || format!("{:?}", job.processes()),
+    );
+    let victims = there.iter().filter(|p| p.name == victim && p.state != 'Z');
+    let pids: Vec<i32> = victims.map(|p| p.pid).collect();
+    let pid = pids.get(there_are % pids.len().max(1)).copied();
+    kill(pid.unwrap_or(job.pid()), 9);
 }
 
 fn under_control(mut command: Command) -> Job {
