@@ -78,13 +78,15 @@ need() {
 }
 nothing_is_missing() { [[ ${#missing[@]} == 0 ]] || cannot "$1" "these packages are missing (Debian's names): ${missing[*]}"; }
 
-# run_tests [--no-run] [ARGUMENT...]: all tests but those of documentation, by cargo-nextest where it is installed. Its
-# settings are in .config/nextest.toml. Tests wait more than they compute, so there are two for each processor.
+# run_tests [--no-run]: all tests but those of documentation, by cargo-nextest where it is installed. Its settings are in
+# .config/nextest.toml. Tests wait more than they compute, so there are two for each processor. The unit tests of the NAS
+# benchmarks compute, in release mode: ci/nightly.sh runs them.
 run_tests() {
+    local tests=(--workspace --exclude npb-ports --exclude npb-kernels)
     if cargo nextest --version >/dev/null 2>&1; then
-        cargo nextest run --workspace --cargo-quiet --test-threads $((2 * $(nproc))) "$@"
+        cargo nextest run --cargo-quiet "${tests[@]}" --test-threads $((2 * $(nproc))) "$@"
     else
-        cargo test --workspace --lib --bins --tests --examples --no-fail-fast --quiet "$@"
+        cargo test "${tests[@]}" --lib --bins --tests --examples --no-fail-fast --quiet "$@"
     fi
 }
 format() {

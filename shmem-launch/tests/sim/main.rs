@@ -600,7 +600,7 @@ fn jobs_end_whatever_dies() {
     if let Some(seed) = number("SHMEM_SIM_SEED") {
         return run(seed);
     }
-    for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(1500) {
+    for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(300) {
         let result = std::panic::catch_unwind(|| run(seed));
         if let Err(cause) = result {
             eprintln!("failed with SHMEM_SIM_SEED={seed}");
