@@ -86,7 +86,7 @@ part benchmarks turn user "benchmarks in release mode"
 part_benchmarks() {
     local theirs=(--release --quiet -p npb-kernels -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests-apps)
     cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored
-    cargo test "${theirs[@]}" --test apps -- npb:: --include-ignored
+    cargo test "${theirs[@]}" --test apps -- --include-ignored
 }
 
 part models turn user "models of what threads share"

@@ -88,6 +88,10 @@ pub fn open(request: &Request<'_>) -> Result<Opened, OpenError> {
 
 /// An RDMA device, or why the software HCA is to be used.
 fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
+    // Most PEs without a device end here, and touch no page of what follows.
+    if let (Wanted::Auto, Some(why)) = (&request.wanted, request.places.remembered_absence()) {
+        return Ok(Err(why.to_owned()));
+    }
     let asked = Asked {
         gid_index: request.gid_index,
         pkey: request.verbs.pkey,

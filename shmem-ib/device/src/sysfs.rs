@@ -57,9 +57,8 @@ impl Places {
     /// Looks at all devices.
     #[must_use]
     pub fn survey(&self) -> Survey {
-        let known = NO_DEVICE.get().filter(|(class, _)| *class == self.class);
-        let names = match known {
-            Some((_, trouble)) => Err(trouble.clone()),
+        let names = match self.remembered_absence() {
+            Some(trouble) => Err(trouble.to_owned()),
             None => self.names(),
         };
         match names {
@@ -84,6 +83,13 @@ impl Places {
         if let Err(trouble) = self.names() {
             let _ = NO_DEVICE.set((self.class.clone(), trouble));
         }
+    }
+
+    /// Why there is no device, if [`remember_absence`](Self::remember_absence) found none.
+    #[must_use]
+    pub fn remembered_absence(&self) -> Option<&'static str> {
+        let (class, trouble) = NO_DEVICE.get()?;
+        (*class == self.class).then_some(trouble)
     }
 
     /// The names of all devices in order, at least one; or why there are none.

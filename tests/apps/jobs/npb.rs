@@ -90,9 +90,9 @@ impl Kernel {
         outcome
     }
 
-    /// Class S with every number of PEs, on as many as `most_nodes` nodes.
-    fn class_s(&self, most_nodes: usize, connect: &str) {
-        for &n in self.counts {
+    /// Class S with numbers of PEs, on as many as `most_nodes` nodes.
+    fn class_s(&self, counts: &[usize], most_nodes: usize, connect: &str) {
+        for &n in counts {
             let options = format!("-n {n} --nodes {}", n.min(most_nodes));
             let job = self.job(&options, &["S"]).env("SHMEM_CONNECT", connect);
             self.verifies(job, n, "S");
@@ -106,28 +106,30 @@ fn no_benchmark_is_left_out() {
     assert_eq!(tested, kernels::KERNELS.map(|kernel| kernel.name));
 }
 
+/// How many numbers of PEs each run tries of those that a benchmark runs on, the smallest.
+const FEW: usize = 3;
+
 #[test]
-fn class_s_on_one_node() {
+fn class_s() {
     for kernel in KERNELS {
-        kernel.class_s(1, "ondemand");
+        let few = &kernel.counts[..FEW];
+        kernel.class_s(few, 1, "ondemand");
+        kernel.class_s(&few[1..], 4, "ondemand");
     }
 }
 
 #[test]
-fn class_s_on_four_nodes() {
+#[ignore = "nightly: all numbers of PEs, up to 64"]
+fn class_s_on_all_numbers_of_pes() {
     for kernel in KERNELS {
-        kernel.class_s(4, "ondemand");
+        kernel.class_s(kernel.counts, 1, "ondemand");
+        kernel.class_s(kernel.counts, 4, "ondemand");
+        kernel.class_s(kernel.counts, 4, "static");
     }
 }
 
 #[test]
-fn class_s_with_static_connections() {
-    for kernel in KERNELS {
-        kernel.class_s(4, "static");
-    }
-}
-
-#[test]
+#[ignore = "nightly: it computes for minutes, in release mode"]
 fn class_w() {
     for (kernel, n) in [
         (&BT, 4),
@@ -181,12 +183,22 @@ fn over_xrc() {
     }
 }
 
-/// Each PE on a node of its own, so that every peer is a connection. A barrier by another pattern
-/// than theirs, an all-to-all, a message to somebody who is no neighbour: all would show.
 #[test]
 fn peers_are_neighbours_and_those_that_collectives_take() {
+    peers(4..=9);
+}
+
+#[test]
+#[ignore = "nightly: up to 64 PEs, each on a node of its own"]
+fn peers_of_many_pes_are_few() {
+    peers(2..=64);
+}
+
+/// Each PE on a node of its own, so that every peer is a connection. A barrier by another pattern
+/// than theirs, an all-to-all, a message to somebody who is no neighbour: all would show.
+fn peers(counts: std::ops::RangeInclusive<usize>) {
     for kernel in KERNELS {
-        for &n in kernel.counts.iter().filter(|n| **n > 1) {
+        for &n in kernel.counts.iter().filter(|n| counts.contains(n)) {
             let options = format!("-n {n} --nodes {n}");
             let job = Job::reported(SHMRUN, &options, &[NPB, kernel.of.name, "S"]);
             let outcome = kernel.verifies(job, n, "S");
