@@ -126,7 +126,7 @@ const BOUNDS: [Bound; 9] = [
     Bound {
         what: "PE, several nodes",
         start: Start::Forked,
-        most: [60, 110, 1, 7, 132],
+        most: [60, 118, 1, 7, 136],
     },
     Bound {
         what: "agent, for itself",
