@@ -1,7 +1,7 @@
 //! Opens the device that a process is to use: looks, chooses, and tries.
 
 use super::Device;
-use super::choice::{Asked, Choice, NO_XRC, NoChoice, Wanted, choose};
+use super::choice::{Asked, Choice, NO_XRC, NoChoice, Usable, Wanted, choose};
 use super::memlock::Memlock;
 use super::options::VerbsConfig;
 use super::options::VerbsOptions;
@@ -72,11 +72,12 @@ pub enum OpenError {
 /// A device was asked for that is not there, cannot be used or does not open; or the software HCA
 /// does not open.
 pub fn open(request: &Request<'_>) -> Result<Opened, OpenError> {
-    let why = match &request.wanted {
-        Wanted::Soft => "the settings say so".to_owned(),
-        _ => match rdma(request)? {
+    let why = match choice(request)? {
+        Choice::Soft(why) => why,
+        Choice::Verbs { ports, or_soft } => match first_that_opens(request, &ports, or_soft) {
             Ok(opened) => return Ok(opened),
-            Err(why) => why,
+            Err(refusals) if or_soft => refusals,
+            Err(refusals) => return Err(OpenError::Verbs { refusals }),
         },
     };
     let device = match SoftHca::open(request.soft) {
@@ -86,11 +87,15 @@ pub fn open(request: &Request<'_>) -> Result<Opened, OpenError> {
     Ok(Opened { device, why })
 }
 
-/// An RDMA device, or why the software HCA is to be used.
-fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
+/// What to open for the process.
+fn choice(request: &Request<'_>) -> Result<Choice, NoChoice> {
+    if request.wanted == Wanted::Soft {
+        // Without a search for devices.
+        return Ok(Choice::Soft("the settings say so".into()));
+    }
     // Most PEs without a device end here, and touch no page of what follows.
     if let (Wanted::Auto, Some(why)) = (&request.wanted, request.places.remembered_absence()) {
-        return Ok(Err(why.to_owned()));
+        return Ok(Choice::Soft(why.to_owned()));
     }
     let asked = Asked {
         gid_index: request.gid_index,
@@ -107,12 +112,19 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
         0 => Seat::default(),
         _ => Seat::here(&places, request.node, request.local),
     };
-    let (ports, or_soft) = match choose(&request.wanted, &seat, asked, &survey)? {
-        Choice::Soft(why) => return Ok(Err(why)),
-        Choice::Verbs { ports, or_soft } => (ports, or_soft),
-    };
+    choose(&request.wanted, &seat, asked, &survey)
+}
+
+/// The first port that opens and can do what the process needs; or why none does. It is a function of its own because
+/// the frame of its stack is large, which a process without devices need not have in memory.
+#[inline(never)]
+fn first_that_opens(
+    request: &Request<'_>,
+    ports: &[Usable],
+    or_soft: bool,
+) -> Result<Opened, String> {
     let mut refusals = Vec::new();
-    for port in &ports {
+    for port in ports {
         let name = port.to_string();
         let config = VerbsConfig {
             device: port.device.clone(),
@@ -126,7 +138,7 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
                 None => {
                     let device = Device::Verbs(hca);
                     let why = format!("{name}: {}", port.why);
-                    return Ok(Ok(Opened { device, why }));
+                    return Ok(Opened { device, why });
                 }
                 Some(why) => why,
             },
@@ -136,11 +148,7 @@ fn rdma(request: &Request<'_>) -> Result<Result<Opened, String>, OpenError> {
         };
         refusals.push(format!("{name}: {why}"));
     }
-    let refusals = refusals.join("; ");
-    match or_soft {
-        true => Ok(Err(refusals)),
-        false => Err(OpenError::Verbs { refusals }),
-    }
+    Err(refusals.join("; "))
 }
 
 /// What the device cannot do for this process, as far as that is known beforehand. How much memory
