@@ -12,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use shmem_testkit::needs::{lacks_descriptors, skipped};
 use shmem_testkit::{Job, wait_until};
 
+use crate::support::HEARTBEAT_TIMEOUT;
+
 /// Users that each test process may have, if root runs it: one for each test, so that nobody else's descriptors
 /// count.
 const USERS: u32 = 10;
@@ -91,6 +93,7 @@ impl Account {
         if fs::metadata("/proc/self").unwrap().uid() == 0 {
             command.uid(self.user).gid(self.user);
         }
+        command.env(HEARTBEAT_TIMEOUT, "0s");
         command
     }
 

@@ -256,9 +256,7 @@ fn the_death_of_a_server_is_told_and_not_that_pes_fail_of_it() {
             gate.path("go"),
             gate.path("in")
         );
-        let job = pmix(&["-n", "4", "-N", "2"], &words);
-        // The agent will be stopped.
-        let job = job.env("SHMEM_HEARTBEAT_TIMEOUT", "0s").start();
+        let job = pmix(&["-n", "4", "-N", "2"], &words).start();
         gate.wait("up", 4, &job);
         let pes = job.wait_for("pmix", 4);
         let dirs: Vec<PathBuf> = pes.iter().copied().map(directory).collect();

@@ -6,6 +6,9 @@ use shmem_testkit::job::Running;
 use shmem_testkit::processes::kill;
 use shmem_testkit::{Job, wait_until};
 
+/// How long agents may be silent: for ever, but in tests of that. On a busy machine one may not run for seconds.
+pub(crate) const HEARTBEAT_TIMEOUT: &str = "SHMEM_HEARTBEAT_TIMEOUT";
+
 /// A job of `shmrun`, with its options and a program.
 pub(crate) fn shmrun(args: &[&str]) -> Job {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shmrun"));
@@ -50,5 +53,6 @@ pub(crate) fn kill_when(job: &Running, there_are: usize, victim: &str) {
 
 fn under_control(mut command: Command) -> Job {
     command.env_remove("SHMEM_SPAWN");
+    command.env(HEARTBEAT_TIMEOUT, "0s");
     Job::of(command).in_a_group()
 }
