@@ -51,7 +51,6 @@ dir=$(mktemp -d /tmp/aarch64.XXXXXX)
 at_exit 'rm -rf "$dir"'
 
 build() {
-    # With the features that ci/test.sh has built them with; an example counts as a test.
     cargo build --quiet --workspace --bin shmrun --bin conformance --bin xtask --example ring
     cargo build --quiet --target "$arm" -p shmem-core -p shmem-launch -p npb-ports -p shmem-tests -p shmem-examples \
         --bin shmem-info --bin shmrun --bin 'npb-*' --bin conformance --example ring --example histogram

@@ -44,7 +44,8 @@ skipped() {
 
 # Begins the list of what is skipped, unless a script that called this one has begun it.
 begin_skipped() {
-    export SHMEM_TEST_SKIPPED=${SHMEM_TEST_SKIPPED:-$target/skipped}
+    [[ -z ${SHMEM_SKIPPED_BEGUN:-} ]] || return 0
+    export SHMEM_SKIPPED_BEGUN=yes SHMEM_TEST_SKIPPED=${SHMEM_TEST_SKIPPED:-$target/skipped}
     mkdir -p "$(dirname "$SHMEM_TEST_SKIPPED")"
     : >"$SHMEM_TEST_SKIPPED"
 }

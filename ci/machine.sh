@@ -3,11 +3,11 @@
 # shellcheck shell=bash
 
 export SHMEM_TEST_REQUIRE=all SHMEM_TEST_SKIPPED=$target/skipped-by-all
-mkdir -p "$target"
-: >"$SHMEM_TEST_SKIPPED"
+begin_skipped
+: >"$target/skipped"
 # Everything is built once: what would help to build it again takes a third of the disk.
 export CARGO_INCREMENTAL=0
-# What needs root, or more than most accounts have. Whatever else the user's stage skips is run again by root, too.
+# What needs root, or more than most accounts have. Root runs everything that the user skips.
 privileged='^(capture|cgroup|descriptors|hosts)$'
 user=shmem-ci
 home=/home/$user
@@ -76,19 +76,18 @@ as_user() {
         bash -c 'ulimit -n 1024; exec "$@"' - "$@"
 }
 
-# ci/test.sh as the user. What takes privileges may be skipped there.
-test_as_user() {
+# as_ordinary COMMAND...: as the user, who may skip what takes privileges. again_as_root runs that.
+as_ordinary() {
     local needs
     needs=$(sed 's/#.*//' tests/kit/needs | awk -v privileged="$privileged" 'NF && $1 !~ privileged { print $1 }')
-    as_user env SHMEM_TEST_REQUIRE="${needs//$'\n'/,}" SHMEM_TEST_SKIPPED="$home/target/skipped" ci/test.sh
+    as_user env SHMEM_TEST_REQUIRE="${needs//$'\n'/,}" SHMEM_TEST_SKIPPED="$home/target/skipped" "$@"
 }
 
-# Tests that the user's stage skipped: by name, where the test has one. One that does not run is skipped by
-# all.
+# Runs what the user skipped: tests by name, where the test has one. What does not run as root either is skipped by all.
 again_as_root() {
     local need program test why options said status=0
     while IFS=$'\t' read -r need program test why; do
-        options=(--exact "$test")
+        options=(--include-ignored --exact "$test")
         [[ $test != main && $test != "$program" ]] || options=()
         echo "-- $program ${options[*]}"
         said=$(as_root "$program" "${options[@]}" </dev/null 2>&1) || status=1

@@ -5,14 +5,14 @@
 # Usage: ci/nightly.sh [--list | --ci | PART...]
 #   --list         prints the parts
 #   --ci           what .ci/run runs: the parts of each run, and one of the others, in turn
-#   PART...        only these, as the caller
+#   PART...        only these, as the caller; soak and netns take the programs that `programs` builds
 #   SHMEM_CI_SEED  with --ci: which part has its turn, and which covering array of layouts is tested (from the commit)
 #   SHMEM_NIGHTLY_SEEDS   seeds of each simulation (20000)
 [[ -n ${SHMEM_CI:-} || $* != *--ci* ]] || SHMEM_CI=1 exec timeout --kill-after 60 85m "${BASH:-bash}" "$0" "$@"
 source "$(dirname "$0")/common.sh"
 
-# part NAME WHEN WHO TITLE: WHEN is `ci` (each run of CI), `turn` (CI takes turns), or `night`; WHO is `user` or `root`. The
-# function that is part_NAME runs it.
+# part NAME WHEN WHO TITLE: WHEN is `ci` (each run of CI), `turn` (CI takes turns), or `night`; WHO is `user`, `root`, or
+# `caller`, who has the caller's own home and toolchain. The function part_NAME runs it.
 parts=()
 declare -A when=() who=() title=()
 part() {
@@ -31,15 +31,16 @@ part_programs() {
     "$bin/shmrun" -n 2 "$bin/pages" 4 --passes 1 >/dev/null
 }
 
-part oldest ci user "the oldest Rust"
+part oldest ci caller "the oldest Rust"
 # The oldest version that the manifest promises. Where it is the installed one, everything here is built
 # with it.
 part_oldest() {
     local stated
     stated=$(sed -n 's/^rust-version = "\([^"]*\)".*/\1/p' Cargo.toml)
     echo "stated: $stated; installed: $(rustc --version)"
-    [[ $(rustc --version) == "rustc $stated."* ]] ||
-        CARGO_TARGET_DIR=$target/oldest rustup run --install "$stated" cargo check --workspace --all-targets --quiet
+    [[ $(rustc --version) != "rustc $stated."* ]] || return 0
+    command -v rustup >/dev/null || { echo "ci/nightly.sh oldest: rustup is not installed" >&2; return 1; }
+    CARGO_TARGET_DIR=$target/oldest rustup run --install "$stated" cargo check --workspace --all-targets --quiet
 }
 
 part api ci user "public interface"
@@ -72,7 +73,11 @@ part_layouts() {
 }
 
 part ignored turn user "tests that are too long for each run"
-part_ignored() { cargo test --workspace --exclude npb-ports --lib --bins --tests --no-fail-fast --quiet -- --ignored; }
+# Explorations and benchmarks compute, in release mode: they are the two parts below.
+part_ignored() {
+    cargo test --workspace --exclude npb-ports --exclude npb-kernels --exclude shmem-tests-apps --lib --bins --tests \
+        --no-fail-fast --quiet -- --ignored --skip explore
+}
 
 part simulations turn user "simulations with more seeds, and explorations"
 part_simulations() {
@@ -148,7 +153,9 @@ fi
 
 chosen=()
 if [[ $mode == ci ]]; then
-    [[ -n $seed ]] || seed=$((16#$(git rev-parse --short=7 HEAD)))
+    commit=$(git -c safe.directory='*' rev-parse --short=7 HEAD 2>/dev/null || echo 0)
+    [[ -n $seed ]] || seed=$((16#$commit))
+    [[ $seed =~ ^(0|[1-9][0-9]*)$ ]] || { echo "SHMEM_CI_SEED=$seed: not a number" >&2; exit 2; }
     turns=()
     for name in "${parts[@]}"; do
         case ${when[$name]} in
@@ -165,25 +172,25 @@ else
     for name in "${parts[@]}"; do [[ $in_pieces == *" $name "* ]] || chosen+=("$name"); done
 fi
 
+only_root() { skipped hosts "only root can run ci/nightly.sh $1"; }
+# run NAME COMMAND: with the command `stage` or `beside`.
 run() {
     local name=$1 command=$2
-    if [[ $(id -u) != 0 ]]; then
-        if [[ ${who[$name]} == root ]]; then
-            skipped hosts "only root can run ci/nightly.sh $name"
-        else
-            "$command" "${title[$name]}" ci/nightly.sh "$name"
-        fi
-    else
-        "$command" "${title[$name]}" "as_${who[$name]}" ci/nightly.sh "$name"
-    fi
+    case $(id -u),${who[$name]} in
+    0,user) "$command" "${title[$name]}" as_ordinary ci/nightly.sh "$name" ;;
+    0,root) "$command" "${title[$name]}" as_root ci/nightly.sh "$name" ;;
+    *,root) "$command" "${title[$name]}" only_root "$name" ;;
+    *) "$command" "${title[$name]}" ci/nightly.sh "$name" ;;
+    esac
 }
+script=ci/nightly.sh
+[[ $mode == night ]] || script=.ci/run
 if [[ $(id -u) == 0 ]]; then
     source ci/machine.sh
     stage "packages" packages
     stage "an ordinary user" make_user
-    [[ $stages_failed == 0 ]] || stages "ci/nightly.sh${mode/night/}"
-    stage "ci/test.sh as an ordinary user" test_as_user
-    stage "what that skipped, as root" again_as_root
+    [[ $stages_failed == 0 ]] || stages "$script"
+    stage "ci/test.sh as an ordinary user" as_ordinary ci/test.sh
 else
     begin_skipped
     stage "ci/test.sh" ci/test.sh
@@ -192,4 +199,5 @@ for name in "${chosen[@]}"; do
     # Under emulation a processor is idle half of the time.
     if [[ $name == vm ]]; then run "$name" beside; else run "$name" stage; fi
 done
-if [[ $mode == ci ]]; then stages .ci/run; else stages ci/nightly.sh; fi
+[[ $(id -u) != 0 ]] || stage "what the user skipped, as root" again_as_root
+stages "$script"

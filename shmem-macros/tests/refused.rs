@@ -5,7 +5,7 @@
 
 /// trybuild has cargo build the library anew, in a target directory of its own.
 #[test]
-#[ignore = "nightly"]
+#[ignore = "nightly: cargo builds programs for minutes"]
 fn what_must_not_compile_says_what_to_do() {
     trybuild::TestCases::new().compile_fail("tests/refused/*.rs");
 }

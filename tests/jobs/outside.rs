@@ -173,7 +173,7 @@ fn expect_the_wait(text: &str) {
 
 /// Builds the library anew, as a crate of somebody else does.
 #[test]
-#[ignore = "nightly"]
+#[ignore = "nightly: cargo builds programs for minutes"]
 fn a_crate_elsewhere_has_tests_that_are_jobs() {
     let outside = Outside::new();
     let program = outside.build();

@@ -59,7 +59,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "pmi",
         unit: &["shmem-pmi"],
-        more: &["-p", "shmem-pmi", "--tests"],
+        more: &["-p", "shmem-pmi", "--test", "*"],
         jobs: STARTS,
     },
     Crate {
@@ -117,7 +117,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// There is no such crate, or something failed, which has said why.
 pub fn run(name: &str) -> Result<String, Error> {
     let name = name.trim_start_matches("shmem-");
-    let Some(of) = CRATES.iter().find(|c| c.name == name) else {
+    let has = |c: &&Crate| {
+        c.name == name
+            || c.unit
+                .iter()
+                .any(|p| p.trim_start_matches("shmem-") == name)
+    };
+    let Some(of) = CRATES.iter().find(has) else {
         let names: Vec<_> = names().collect();
         return Err(Error::NoCrate(name.to_owned(), names.join(", ")));
     };
@@ -146,10 +152,6 @@ fn timed(what: &str, step: impl FnOnce() -> Result<(), Error>) -> Result<(), Err
 
 fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // A tenth of the seeds that a full run tries, unless somebody asked for more.
-    if std::env::var_os("SHMEM_SIM_SEEDS").is_none() {
-        cargo.env("SHMEM_SIM_SEEDS", "200");
-    }
     cargo.current_dir(workspace());
     cargo
 }
@@ -193,7 +195,9 @@ fn jobs(jobs: &[(&str, &str)]) -> Result<(), Error> {
         let (options, env) = named(layout).ok_or_else(|| Error::NoLayout((*layout).to_owned()))?;
         let shmrun = programs.join("shmrun-under-test");
         let mut job = Command::new(&shmrun);
-        job.args(options).arg(programs.join(program));
+        job.args(["--timeout", "300"])
+            .args(options)
+            .arg(programs.join(program));
         // As the tests have it: enough, and few pages.
         job.env("SHMEM_SYMMETRIC_SIZE", "64M").envs(env);
         if *program == "lives" {

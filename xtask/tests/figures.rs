@@ -28,7 +28,7 @@ fn scratch() -> PathBuf {
 
 /// Has cargo build all that is measured, which takes minutes.
 #[test]
-#[ignore = "nightly"]
+#[ignore = "nightly: cargo builds programs for minutes"]
 fn a_figure_is_measured_and_drawn() {
     let dir = scratch();
     let out = dir.to_str().expect("a path in UTF-8");

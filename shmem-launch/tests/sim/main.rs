@@ -596,15 +596,5 @@ fn check_labelled(w: &World, text: &str, cut_short: &[u32]) {
 
 #[test]
 fn jobs_end_whatever_dies() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse().ok());
-    if let Some(seed) = number("SHMEM_SIM_SEED") {
-        return run(seed);
-    }
-    for seed in 0..number("SHMEM_SIM_SEEDS").unwrap_or(300) {
-        let result = std::panic::catch_unwind(|| run(seed));
-        if let Err(cause) = result {
-            eprintln!("failed with SHMEM_SIM_SEED={seed}");
-            std::panic::resume_unwind(cause);
-        }
-    }
+    shmem_testkit::seeds::each(300, |seed, _| run(seed));
 }

@@ -1,8 +1,10 @@
 //! Worlds in which a test says what is done, and the seed only in which order it happens.
 
+use shmem_testkit::seeds;
+
 use super::*;
 
-pub(super) const SEEDS: u64 = 60;
+const SEEDS: u64 = 60;
 
 impl Shape {
     /// Four nodes of two PEs each; the second one has the third below it.
@@ -21,18 +23,14 @@ impl Shape {
     };
 }
 
-/// Plays a scene for each seed of a range, or for the one that `SHMEM_SIM_SEED` names.
-pub(super) fn for_seeds(scene: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    let seeds = match std::env::var("SHMEM_SIM_SEED").map(|s| s.parse()) {
-        Ok(Ok(seed)) => seed..seed + 1,
-        _ => 0..SEEDS,
-    };
-    for seed in seeds {
-        if let Err(cause) = std::panic::catch_unwind(|| scene(seed)) {
-            eprintln!("failed with SHMEM_SIM_SEED={seed}");
-            std::panic::resume_unwind(cause);
-        }
-    }
+/// Plays a scene with each seed that is to run.
+pub(super) fn for_seeds(scene: impl Fn(u64)) {
+    seeds::each(SEEDS, |seed, _| scene(seed));
+}
+
+/// Whether so many seeds run that all orders come up.
+pub(super) fn seeds_suffice() -> bool {
+    seeds::single().is_none() && seeds::count(SEEDS, 1) >= SEEDS
 }
 
 /// A job whose PEs run, and do nothing by themselves.

@@ -77,7 +77,11 @@ pub(crate) fn each(suite: &str, part: usize, mut run: impl FnMut(&Layout)) {
         }
     }
     let chosen = std::env::var(CHOSEN).unwrap_or_default();
-    for layout in layouts(suite, &chosen).iter().skip(part).step_by(PARTS) {
+    let layouts = layouts(suite, &chosen);
+    if layouts.is_empty() {
+        eprintln!("{CHOSEN}={chosen} names no layout of suite {suite}");
+    }
+    for layout in layouts.iter().skip(part).step_by(PARTS) {
         println!("layout {layout}");
         let _here = Here(layout);
         run(layout);
@@ -210,7 +214,8 @@ fn layouts_are_chosen_by_seed_by_name_and_all() {
     assert_eq!(layouts("conformance", "lossy").len(), 1);
     assert_eq!(layouts("c", "lossy,xrc_uneven").len(), 1);
     assert!(of("") == of("0") && of("all") > 3 * of(""));
-    for seed in 0..20 {
+    // Of all sizes: continuous integration takes one from the commit.
+    for seed in (0..20).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (3 * n)) {
         let rows = covering(seed).len();
         assert!((12..=18).contains(&rows), "{rows} of seed {seed}");
     }

@@ -5,7 +5,7 @@
 //! ([`samples`]), run simulations with many seeds ([`seeds`]), find compilers ([`tools`]) and ports ([`ports`]), take turns
 //! with other processes ([`lock`]), go without what a machine lacks ([`needs`]), hold files of the repository against what
 //! they are made from ([`generated`]), and, with `--cfg loom`, try all interleavings of a protocol (`models`). All of that
-//! happens from outside, so this crate needs none of ours.
+//! happens from outside, so this crate uses none of ours.
 
 pub mod generated;
 pub mod job;

@@ -443,7 +443,7 @@ fn every_schedule_with_impatience() {
 }
 
 #[test]
-#[ignore = "nightly"] // a million states
+#[ignore = "nightly: a million states"]
 fn every_schedule_with_impatience_and_faults() {
     for (name, budget, least) in [
         ("given up, and faults", (2, 1, 1, 1), 200_000),

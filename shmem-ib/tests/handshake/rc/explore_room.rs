@@ -489,7 +489,7 @@ fn three_endpoints_with_one_queue_pair_each() {
 
 /// Of one endpoint two things are due at a time: it asks a peer for a connection while it drains another.
 #[test]
-#[ignore = "nightly"] // a hundred thousand states
+#[ignore = "nightly: a hundred thousand states"]
 fn four_endpoints_with_two_queue_pairs_each() {
     let start = State::new(2, &[&[2], &[0], &[], &[0]], budget(1, 0, 3));
     let explored = explore("asks and drains", start);
@@ -497,14 +497,14 @@ fn four_endpoints_with_two_queue_pairs_each() {
 }
 
 #[test]
-#[ignore = "nightly"] // four hundred thousand states
+#[ignore = "nightly: four hundred thousand states"]
 fn a_circle_with_one_queue_pair_each() {
     let start = State::new(1, &[&[1], &[2], &[0]], budget(0, 0, 1));
     assert!(explore("a circle", start).states > 400_000);
 }
 
 #[test]
-#[ignore = "nightly"] // a hundred thousand states
+#[ignore = "nightly: a hundred thousand states"]
 fn two_want_two_with_one_queue_pair_each() {
     let start = State::new(1, &[&[1, 2], &[2], &[]], budget(0, 0, 2));
     assert!(explore("two want two", start).states > 100_000);

@@ -379,7 +379,7 @@ fn explore_from(ready: bool, budget: Budget) -> usize {
 }
 
 #[test]
-#[ignore = "nightly"]
+#[ignore = "nightly: many states"]
 fn every_schedule_of_one_initiator_and_two_targets_settles() {
     let none = Budget::default();
     let budgets = [
@@ -422,7 +422,7 @@ fn every_schedule_of_one_initiator_and_two_targets_settles() {
 
 /// With two timeouts both targets may be asked again before one of them goes.
 #[test]
-#[ignore = "nightly"] // half a million states
+#[ignore = "nightly: half a million states"]
 fn every_schedule_of_a_departure_and_two_timeouts_settles() {
     let budget = Budget {
         leaves: 1,
