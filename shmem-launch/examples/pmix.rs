@@ -181,6 +181,18 @@ fn main() {
             "check" => own().check_puts(),
             "abort" => own().abort(),
             "finalize" => own().finalize(),
+            // A file that says that this process has come so far, and one that lets it go on.
+            "reach" => {
+                let path = words.next().expect("a path");
+                let rank = std::env::var("PMIX_RANK").expect("a rank");
+                std::fs::write(format!("{path}.{rank}"), "").expect("a file");
+            }
+            "await" => {
+                let path = words.next().expect("a path");
+                while !std::path::Path::new(&path).exists() {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+            }
             "sleep" => std::thread::sleep(std::time::Duration::from_secs(1000)),
             "tell" => say(&words.next().unwrap_or_default()),
             // What follows is for one process only.

@@ -46,6 +46,8 @@ pub(crate) struct Child {
     pub(crate) ready: bool,
     pub(crate) started: bool,
     pub(crate) exited: bool,
+    /// It has got `Stop`.
+    pub(crate) stopping: bool,
     /// None of its PEs will join an operation any more.
     pub(crate) disconnected: bool,
     pub(crate) done: bool,
@@ -136,6 +138,11 @@ impl Child {
     /// Whether it is lost with its subtree, which was told, or nothing is expected of it any more.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost
+    }
+
+    /// Whether it was there when it heard of the end of the job: if it is lost later, PEs did not fail of that.
+    pub(crate) fn outlived_stop(&self) -> bool {
+        self.stopping || self.exited
     }
 
     /// Whether it has begun to work: one that was forked has, another says so first.

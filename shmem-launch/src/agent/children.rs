@@ -5,7 +5,7 @@ use shmem_pmi::server::TreeLink;
 use super::Agent;
 use super::event::Action;
 use super::pmi::Service;
-use crate::child::{self, Child, Failure};
+use crate::child::{self, Child};
 use crate::frame::Frame;
 
 impl Agent {
@@ -49,17 +49,9 @@ impl Agent {
     }
 
     /// Passes on what a remote shell has said that was held back.
-    fn release_said(&mut self, child: usize, now: u64) {
+    pub(super) fn release_said(&mut self, child: usize, now: u64) {
         let said = self.children[child].take_said();
         self.pass_said(child, &said, now);
-    }
-
-    /// A child has failed, and nothing more comes from its subtree.
-    pub(super) fn child_failed(&mut self, child: usize, failure: Failure, now: u64) {
-        self.release_said(child, now);
-        let loss = self.children[child].loss(failure.fault);
-        self.lose_subtree(loss);
-        self.child_closed(child, failure.drop, now);
     }
 
     pub(super) fn child_closed(&mut self, child: usize, drop: bool, now: u64) {
@@ -92,7 +84,9 @@ impl Agent {
             Frame::Exited => c.exited = true,
             Frame::Disconnected => c.disconnected = true,
             Frame::Progress { nodes, pes } => self.child_progress(child, nodes, pes),
+            Frame::Stopping => c.stopping = true,
             Frame::Fault(fault) => self.pass_fault(fault),
+            Frame::Cause(fault) => self.pass_cause(fault),
             Frame::Notice(notice) => self.notice(notice, now),
             Frame::Died(_) => {
                 // One of its PEs may join again.

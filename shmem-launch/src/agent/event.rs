@@ -63,6 +63,10 @@ pub enum Event<'a> {
     Prepared,
     /// They cannot be made, or another thing failed that the agent cannot do without.
     Failed(String),
+    /// The node's PMIx server has ended, or does not do its work.
+    PmixFailed(String),
+    /// A process that keeps pipes of PEs open has ended.
+    KeeperFailed(String),
     /// The template has answered the oldest request: these PEs run. `error` says why fewer than
     /// asked for.
     Started {

@@ -7,6 +7,7 @@
 //! A lost agent takes the PEs of its subtree along. Nobody knows what they were in, so the launcher tells
 //! all agents, and one with PEs that use what PEs share says that they cannot go on.
 
+use super::causes::Report;
 use super::event::Action;
 use super::{Agent, Phase};
 use crate::exit::{Cause, Fault, Loss};
@@ -14,32 +15,34 @@ use crate::frame::Frame;
 
 impl Agent {
     /// A PE has failed that leaves nobody waiting.
-    pub(super) fn lose_pe(&mut self, rank: u32, pid: u32, cause: Cause) {
+    pub(super) fn lose_pe(&mut self, rank: u32, pid: u32, cause: Cause, now: u64) {
         let fault = Fault {
             node: self.setup.node,
             pid,
             cause,
         };
-        self.lose(Loss {
-            fault,
-            first: rank,
-            last: rank,
-        });
+        let report = match self.others_go_on() {
+            true => Report::Failed(Loss {
+                fault,
+                first: rank,
+                last: rank,
+            }),
+            false => Report::Fault(fault),
+        };
+        self.report_pe(report, now);
     }
 
-    /// The subtree of a child is lost. Where PEs were never started the job has not begun, and does not.
-    pub(super) fn lose_subtree(&mut self, loss: Loss) {
-        match self.phase < Phase::Running {
-            true => self.pass_fault(loss.fault),
-            false => self.lose(loss),
-        }
+    /// Whether the others go on after a loss.
+    fn others_go_on(&self) -> bool {
+        self.setup.options.keep_going && !self.stopping
     }
 
-    /// Somebody is lost: the job ends, unless the others may go on.
-    fn lose(&mut self, loss: Loss) {
-        match self.setup.options.keep_going && !self.stopping {
+    /// The subtree of a child is lost; `outlived`: after it knew that the job ends. Where PEs were never started
+    /// the job has not begun, and does not.
+    pub(super) fn lose_subtree(&mut self, loss: Loss, outlived: bool) {
+        match self.phase >= Phase::Running && self.others_go_on() {
             true => self.up.send(&Frame::Failed(loss)),
-            false => self.pass_fault(loss.fault),
+            false => self.pass_own_fault(loss.fault, outlived),
         }
     }
 

@@ -23,6 +23,7 @@
 //! Where processes may be started again (`--respawn`), a PE that fails is not missed at first: `Died` goes
 //! up, and `Respawn` or `Stop` comes down; see `respawn`.
 
+mod causes;
 mod census;
 mod children;
 mod event;
@@ -50,6 +51,7 @@ use crate::fold::{Fold, Notice, Passed};
 use crate::frame::{Frame, FrameReader, OutBuf, Stream, each_frame};
 use crate::pulse::{Pulse, Rhythm};
 use crate::report::Reduced;
+use causes::{Pings, Report};
 use input::Input;
 pub use input::InputRoute;
 use output::Output;
@@ -105,6 +107,10 @@ pub struct Agent {
     fold: Fold,
     /// Whether a fault has gone up: the job ends with it, and what follows is a consequence.
     fault_sent: bool,
+    /// Whether a cause of it that an agent heard of later has gone up.
+    cause_sent: bool,
+    /// Whether the PMIx server works, and what waits for the answer.
+    pings: Pings,
     /// Whether it was told that somebody is missing for ever.
     absent_sent: bool,
     /// For which operation of each service, and with how many absent, that was looked for last.
@@ -158,6 +164,8 @@ impl Agent {
             early: Vec::new(),
             fold: Fold::default(),
             fault_sent: false,
+            cause_sent: false,
+            pings: Pings::default(),
             absent_sent: false,
             looked: [None; 2],
             looked_at_groups: None,
@@ -240,6 +248,8 @@ impl Agent {
             Event::ShellText(child, text) => self.shell_text(child, text, now),
             Event::Prepared => self.prepared = true,
             Event::Failed(what) => self.fault(0, Cause::Node { what }),
+            Event::PmixFailed(what) => self.pmix_failed(what),
+            Event::KeeperFailed(what) => self.keeper_failed(what),
             Event::Started { pids, error } => self.started(pids, error),
             Event::TemplateClosed => self.template_closed(),
             Event::Output(local, stream, data) => {
@@ -300,10 +310,13 @@ impl Agent {
         self.serve(now);
         self.serve_pmix();
         self.return_credit();
-        self.look_for_absent();
-        self.look_for_absent_of_groups();
-        self.look_for_absent_of_pmix();
-        self.look_for_disconnected();
+        // A PE whose failure is held back has ended, and is reported as that.
+        if !self.pings.hold_something() {
+            self.look_for_absent();
+            self.look_for_absent_of_groups();
+            self.look_for_absent_of_pmix();
+            self.look_for_disconnected();
+        }
         self.advance();
         self.look_for_silence(now);
         self.tell_progress(now);
@@ -428,6 +441,12 @@ impl Agent {
         });
     }
 
+    /// What a PE of this node did ends the job.
+    fn pe_fault(&mut self, pid: u32, cause: Cause, now: u64) {
+        let node = self.setup.node;
+        self.report_pe(Report::Fault(Fault { node, pid, cause }), now);
+    }
+
     fn pass_fault(&mut self, fault: Fault) {
         // Of hosts that cannot be reached every one is named.
         let more = matches!(fault.cause, Cause::Unreachable { .. });
@@ -536,8 +555,8 @@ impl Agent {
         if !self.stopping {
             self.press(local, now);
             match missed {
-                Missed::Nothing => self.lose_pe(rank, pid, cause),
-                _ => self.fault(pid, cause),
+                Missed::Nothing => self.lose_pe(rank, pid, cause, now),
+                _ => self.pe_fault(pid, cause, now),
             }
         }
     }
@@ -552,6 +571,7 @@ impl Agent {
             return;
         }
         self.stopping = true;
+        self.note_end(now);
         self.respawn_nobody();
         // Those that are asked to end are continued for it.
         self.note_stop(libc::SIGCONT as u8, now);
@@ -606,7 +626,8 @@ impl Agent {
             self.sent_started = true;
             self.up.send(&Frame::Started);
         }
-        if self.phase == Phase::Running && self.pes.all_ended() && self.all_children(|c| c.exited) {
+        let all_ended = self.pes.all_ended() && self.all_children(|c| c.exited);
+        if self.phase == Phase::Running && all_ended && !self.pings.are_awaited() {
             self.phase = Phase::Exited;
             self.kill_at = None;
             self.tell_counts();

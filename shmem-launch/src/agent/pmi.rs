@@ -295,7 +295,7 @@ impl Agent {
             code,
             message,
         };
-        self.fault(pid, cause);
+        self.pe_fault(pid, cause, now);
     }
 
     /// A PE has words for the user.

@@ -78,7 +78,7 @@ impl Agent {
                     && !self.stopping
                 {
                     let (rank, pid) = self.identify(local);
-                    self.fault(pid, Cause::Absent { rank });
+                    self.pe_fault(pid, Cause::Absent { rank }, now);
                 }
             }
             FromServer::Finalized(rank) => {
@@ -114,6 +114,7 @@ impl Agent {
                 pmix.node.join(id, ranks, data.to_vec());
             }
             FromServer::Fetch { id, rank } => pmix.node.fetch(id, rank),
+            FromServer::Pong(number) => self.pong(number, now),
             FromServer::PutBy { id, status, data } => pmix.node.put_by(id, status, data.to_vec()),
             // The driver's.
             FromServer::Ready { .. } | FromServer::Failed(_) => {}

@@ -1,5 +1,6 @@
 //! One agent without children, told what happens.
 
+mod causes;
 mod words;
 
 use super::*;

@@ -21,7 +21,9 @@ impl Agent {
         ];
         let own = own.into_iter().flatten().filter(|_| self.stopped.is_none());
         let look = self.rhythm.deadline();
-        let others = [look, self.count_deadline()].into_iter().flatten();
+        let others = [look, self.count_deadline(), self.pings.deadline()]
+            .into_iter()
+            .flatten();
         own.chain(children).chain(output).chain(others).min()
     }
 
@@ -30,6 +32,7 @@ impl Agent {
         if self.stopped.is_none() {
             self.own_timers(now);
         }
+        self.end_patience_with_server(now);
         self.look_for_lost(now);
         self.look_for_life(now);
     }

@@ -29,6 +29,8 @@
 //! | `CloseOutput` | down | nobody reads that stream any more |
 //! | `Signal`, `Stop` | down | deliver a signal to the PEs; end the job |
 //! | `Fault` | up | something failed; the launcher decides what follows. An agent passes one on, the first |
+//! | `Stopping` | up | the sender has got `Stop` |
+//! | `Cause` | up | a failure of the launcher's own that came before `Stop`: PEs may have failed of it |
 //! | `Notice` | up | what a PE says to the user, or how often the same was said since |
 //! | `Died`, `Respawn` | up, down | a PE ended that could be started again; do so |
 //! | `Failed`, `Lost` | up, down | somebody failed without whom the others go on; these PEs are lost |
@@ -240,6 +242,11 @@ pub enum Frame<'a> {
         #[serde(serialize_with = "codec::bytes")]
         recording: &'a [u8],
     },
+    /// The sender has got `Stop`: what becomes of it from now on did not make the job fail.
+    Stopping,
+    /// Something of the launcher's own failed before the sender knew that the job ends. A PE's failure that is
+    /// known already may be a consequence.
+    Cause(Fault),
     // The hot ones come last: their variants have no numbers.
     /// What a PE wrote, or the remote shell of a node.
     #[serde(skip)]
@@ -461,7 +468,9 @@ mod tests {
                 sent: 9,
                 recording: data,
             },
-            Frame::Recorded { .. } => Frame::Output {
+            Frame::Recorded { .. } => Frame::Stopping,
+            Frame::Stopping => Frame::Cause(fault(Cause::Agent { end: None })),
+            Frame::Cause(_) => Frame::Output {
                 rank: 5,
                 stream: Stream::Out,
                 data,

@@ -73,6 +73,8 @@ pub enum ToServer<'a> {
         /// Rank of the process.
         rank: u32,
     },
+    /// Does the server still work?
+    Ping(u64),
 }
 
 /// From the server.
@@ -136,6 +138,8 @@ pub enum FromServer<'a> {
         #[serde(serialize_with = "codec::bytes")]
         data: &'a [u8],
     },
+    /// The answer to a `Ping`, with its number.
+    Pong(u64),
 }
 
 impl<'a> ToServer<'a> {
@@ -213,6 +217,7 @@ mod tests {
                 ToServer::Fenced { id, status, data },
                 ToServer::Fetched { id, status, data },
                 ToServer::Lookup { id, rank },
+                ToServer::Ping(id),
             ] {
                 let mut out = Vec::new();
                 message.encode(&mut out);
@@ -232,6 +237,7 @@ mod tests {
                 FromServer::Fence { id, ranks, data },
                 FromServer::Fetch { id, rank },
                 FromServer::PutBy { id, status, data },
+                FromServer::Pong(id),
             ] {
                 let mut out = Vec::new();
                 message.encode(&mut out);

@@ -155,6 +155,8 @@ pub struct Root {
     status: u8,
     /// Whether the cause of the end is known.
     ending: bool,
+    /// Whether it is the failure of a PE, which may turn out to be a consequence.
+    blames_pe: bool,
     interrupts: u32,
     /// When the time limit is over.
     deadline: Option<u64>,
@@ -200,6 +202,7 @@ impl Root {
             stdin_ended: false,
             status: 0,
             ending: false,
+            blames_pe: false,
             interrupts: 0,
             deadline: setup.options.timeout_s.map(|s| {
                 let limit = s.saturating_mul(1_000_000_000);
@@ -333,7 +336,10 @@ impl Root {
     /// Node 0's agent does not do its work: there is nobody left to end the job.
     fn agent_failed(&mut self, failure: &Failure, now: u64) {
         self.release_said(now);
-        self.fault(&failure.fault, now);
+        match self.agent.outlived_stop() {
+            true => self.fault(&failure.fault, now),
+            false => self.cause(&failure.fault, now),
+        }
         self.finish(now);
     }
 
@@ -388,6 +394,8 @@ impl Root {
                 self.stdin_credit = self.stdin_credit.saturating_add(n).min(STDIN_WINDOW);
             }
             Frame::Fault(fault) => self.fault(&fault, now),
+            Frame::Cause(fault) => self.cause(&fault, now),
+            Frame::Stopping => self.agent.stopping = true,
             Frame::Died(fault) => self.died(&fault, now),
             Frame::Notice(notice) => self.notice(notice),
             Frame::Progress { nodes, pes } => self.note_progress(nodes, pes),
@@ -467,6 +475,8 @@ impl Root {
             return self.add_missing(fault, now);
         }
         if self.end_with(status) {
+            self.blames_pe =
+                fault.cause.is_of_a_pe() && !fault.is_silent() && status == fault.status();
             // A process that fails has run, though the others may still be on their way.
             if fault.cause.is_of_a_pe() {
                 self.tell_running();
@@ -493,6 +503,21 @@ impl Root {
                 Cause::Silent { .. } if !self.agent.is_lost() => self.stop_with_waits(now),
                 _ => self.stop(self.grace_ns(), now),
             }
+        }
+    }
+
+    /// A process of the launcher's own failed before its agent knew that the job ends. If the job ends because a PE
+    /// failed, the PE may have failed because of that.
+    fn cause(&mut self, fault: &Fault, now: u64) {
+        if !self.ending {
+            return self.fault(fault, now);
+        }
+        if std::mem::take(&mut self.blames_pe) && !self.is_over() {
+            self.status = fault.status();
+            let text = fault.message(&self.setup.hosts).to_string();
+            self.say(&format!(
+                "{text}; this was before the job was ended, so PEs may have failed because of it"
+            ));
         }
     }
 

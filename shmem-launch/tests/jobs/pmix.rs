@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use shmem_testkit::job::Running;
+use shmem_testkit::processes::{Process, kill};
 use shmem_testkit::{Job, needs, wait_until};
 
 use crate::support::shmrun;
@@ -165,35 +167,150 @@ fn who_never_initialises_is_missed_by_those_who_have() {
     assert_eq!(out.code(), 0, "{}", out.stderr);
 }
 
+/// Files by which a job's processes and a test wait for each other.
+struct Gate(PathBuf);
+
+impl Gate {
+    fn new(name: &str) -> Self {
+        let name = format!("shmrun-gate-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn path(&self, name: &str) -> String {
+        let path = self.0.join(name);
+        path.to_str().expect("a path in UTF-8").to_owned()
+    }
+
+    /// Waits until all processes have come to `reach` with this name.
+    #[track_caller]
+    fn wait(&self, name: &str, n: u32, job: &Running) {
+        let there = || (0..n).all(|rank| self.0.join(format!("{name}.{rank}")).exists());
+        wait_until("all have come so far", there, || {
+            format!("{:?}", job.processes())
+        });
+    }
+
+    /// Has those go on that `await` this name.
+    fn open(&self, name: &str) {
+        std::fs::write(self.0.join(name), "").unwrap();
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Checks how a job ended whose servers had these directories.
+#[track_caller]
+fn ended(job: Running, dirs: &[PathBuf], code: i32, words: &str) {
+    let out = job.wait();
+    assert_eq!(out.code(), code, "{out:?}");
+    let told = out.messages();
+    assert!(told.len() == 1 && told[0].contains(words), "{out:?}");
+    let left: Vec<_> = dirs.iter().filter(|dir| dir.exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 #[test]
 fn nothing_is_left_whoever_is_killed() {
     if !there_is() {
         return;
     }
-    let cases = [
-        (
-            "shmrun-pmix",
-            2,
-            125,
-            "its PMIx server was killed by signal 9",
-        ),
-        ("shmrun-agent", 2, 125, "was killed by signal 9"),
-        ("pmix", 4, 137, "was killed by signal 9"),
-    ];
-    for (victim, count, code, words) in cases {
-        let job = pmix(&["-n", "4", "-N", "2"], "init barrier sleep").start();
-        let processes = job.wait_for("pmix", 4);
-        let dirs: Vec<PathBuf> = processes.into_iter().map(directory).collect();
+    for (victim, count, code) in [
+        ("shmrun-pmix", 2, 125),
+        ("shmrun-agent", 2, 125),
+        ("pmix", 4, 137),
+    ] {
+        let gate = Gate::new("left");
+        let words = format!("init barrier reach {} sleep", gate.path("in"));
+        let job = pmix(&["-n", "4", "-N", "2"], &words).start();
+        gate.wait("in", 4, &job);
+        let dirs: Vec<PathBuf> = job.wait_for("pmix", 4).into_iter().map(directory).collect();
         assert!(dirs.iter().all(|dir| dir.is_dir()), "{dirs:?}");
-        let pid = *job.wait_for(victim, count).last().unwrap();
-        // SAFETY: a process of the job.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
-        let out = job.wait();
-        assert_eq!(out.code(), code, "{victim}: {}", out.stderr);
-        assert!(out.stderr.contains(words), "{victim}: {}", out.stderr);
-        let left: Vec<_> = dirs.iter().filter(|dir| dir.exists()).collect();
-        assert!(left.is_empty(), "{victim}: {left:?}");
+        kill(*job.wait_for(victim, count).last().unwrap(), 9);
+        let words = match victim {
+            "shmrun-pmix" => "its PMIx server was killed by signal 9",
+            _ => "was killed by signal 9",
+        };
+        ended(job, &dirs, code, words);
     }
+}
+
+/// PEs that are in init cannot get out of it without their server, and fail. Their agent hears of that and of the
+/// server's death in one order or the other.
+#[test]
+fn the_death_of_a_server_is_told_and_not_that_pes_fail_of_it() {
+    if !there_is() {
+        return;
+    }
+    for pes_first in [true, false] {
+        let gate = Gate::new("in-init");
+        let words = format!(
+            "reach {} await {} reach {} init barrier sleep",
+            gate.path("up"),
+            gate.path("go"),
+            gate.path("in")
+        );
+        let job = pmix(&["-n", "4", "-N", "2"], &words).start();
+        gate.wait("up", 4, &job);
+        let pes = job.wait_for("pmix", 4);
+        let dirs: Vec<PathBuf> = pes.iter().copied().map(directory).collect();
+        let server = *job.wait_for("shmrun-pmix", 2).last().unwrap();
+        let agent = Process::of(server).unwrap().parent;
+        let child = |pid: &i32| Process::of(*pid).is_some_and(|p| p.parent == agent);
+        let own: Vec<i32> = pes.iter().copied().filter(child).collect();
+        assert_eq!(own.len(), 2, "{:?}", job.processes());
+        kill(server, libc::SIGSTOP);
+        gate.open("go");
+        gate.wait("in", 4, &job);
+        match pes_first {
+            // It hears of all of it at once.
+            true => {
+                kill(agent, libc::SIGSTOP);
+                kill(server, libc::SIGKILL);
+                let over = |pid: &i32| Process::of(*pid).is_none_or(|p| p.state == 'Z');
+                wait_until(
+                    "the PEs have failed",
+                    || own.iter().all(over),
+                    || format!("{:?}", job.processes()),
+                );
+                kill(agent, libc::SIGCONT);
+            }
+            // The PEs are continued to be ended.
+            false => {
+                own.iter().for_each(|&pe| kill(pe, libc::SIGSTOP));
+                kill(server, libc::SIGKILL);
+            }
+        }
+        ended(job, &dirs, 125, "its PMIx server was killed by signal 9");
+    }
+}
+
+/// Nobody waits for a server that does not answer before the failure of a PE is told.
+#[test]
+fn a_pe_that_fails_is_told_also_where_its_server_is_stopped() {
+    if !there_is() {
+        return;
+    }
+    let gate = Gate::new("stopped");
+    let words = format!(
+        "init barrier reach {} await {} only 1 die sleep",
+        gate.path("in"),
+        gate.path("go")
+    );
+    let job = pmix(&["-n", "2"], &words).start();
+    gate.wait("in", 2, &job);
+    let server = job.wait_for("shmrun-pmix", 1)[0];
+    kill(server, libc::SIGSTOP);
+    gate.open("go");
+    let told = "PE 1 on node 0";
+    let dirs = Vec::new();
+    ended(job, &dirs, 128 + libc::SIGABRT, told);
 }
 
 /// An agent and its server are killed at once, so that neither looks after the other; and so are all above them.
@@ -202,10 +319,6 @@ fn nothing_is_left_when_servers_and_agents_are_killed_at_once() {
     if !there_is() {
         return;
     }
-    let kill = |pid: i32, signal| {
-        // SAFETY: a process of the job.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    };
     for with_launcher in [false, true] {
         let job = pmix(&["-n", "4", "-N", "2"], "init barrier sleep").start();
         let processes = job.wait_for("pmix", 4);

@@ -11,12 +11,19 @@
 //! direction or in both, for a while that everybody must bear, or for good. In some of them PEs fail without
 //! whom the others go on.
 //!
+//! In some worlds each node has a PMIx server, which may die.
+//!
 //! Whatever dies when, the job must end: every agent exits, no PE lives, the launcher has an exit
-//! status and has told at most one cause, and without deaths all output arrives in order. Where the others
+//! status and has told at most one cause, and one that came before it, and without deaths all output arrives in order. Where the others
 //! go on after a failure, all that arrives in full which PEs wrote who ended well.
 
+mod causes;
+mod scenes;
+mod server;
 mod silence;
 mod steps;
+
+use server::Server;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -79,6 +86,8 @@ struct Pe {
     long: bool,
     /// Whether it ended with a status other than 0, or by a signal.
     failed: bool,
+    /// How it will end before long, because of what it has lost.
+    doomed: Option<u8>,
 }
 
 impl Pe {
@@ -126,6 +135,7 @@ struct Node {
     requests: VecDeque<(u32, u32)>,
     finishing: bool,
     template: bool,
+    server: Server,
     pes: Vec<Pe>,
     first_rank: u32,
 }
@@ -163,7 +173,15 @@ struct World {
     /// Whether a host does not answer as it should.
     bad_host: bool,
     next_pid: i32,
+    /// Whether nodes have PMIx servers, and whether one has died.
+    pmix: bool,
+    server_died: bool,
+    /// Whether a test says what PEs and others do, instead of the seed.
+    scripted: bool,
 }
+
+/// What the launcher says of a failure of its own that came before that of a PE.
+const BEFORE: &str = "; this was before the job was ended";
 
 /// How often a host is tried again.
 const RETRIES: u32 = 2;
@@ -181,28 +199,79 @@ fn contact(node: u32) -> Contact {
     Contact::new(&shell, &host, &host)
 }
 
+/// What a world is made of.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    n_nodes: u32,
+    n_pes: u32,
+    degree: u32,
+    /// Whether PEs write much.
+    chatty: bool,
+    hosts: bool,
+    bad_host: bool,
+    respawns: u32,
+    keep_going: bool,
+    heartbeat: u64,
+    label: bool,
+    pmix: bool,
+}
+
+fn rng(seed: u64) -> Rng {
+    Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+}
+
 fn world(seed: u64) -> World {
-    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut rng = rng(seed);
     let most = if rng.one_in(4) { 24 } else { 6 };
     let n_nodes = 1 + rng.below(most) as u32;
     let n_pes =
         n_nodes + rng.below(3 * n_nodes as usize) as u32 + if rng.one_in(8) { 70 } else { 0 };
+    let degree = 2 + rng.below(3) as u32;
+    let hosts = rng.one_in(3);
+    let respawns = [0, 0, 1, 4][rng.below(4)];
+    let shape = Shape {
+        n_nodes,
+        n_pes,
+        degree,
+        chatty: rng.one_in(6),
+        hosts,
+        bad_host: hosts && rng.one_in(3),
+        respawns,
+        keep_going: respawns == 0 && rng.one_in(3),
+        heartbeat: [0, 2, 8, 8][rng.below(4)] * SECOND,
+        label: !seed.is_multiple_of(3),
+        pmix: respawns == 0 && rng.one_in(3),
+    };
+    let mut w = make(shape, rng);
+    w.blocked_for = if w.rng.one_in(3) { 3000 } else { 0 };
+    w.deaths_left = [0, 0, 1, 1, 2, 5][w.rng.below(6)];
+    w
+}
+
+/// A world of this shape in which nobody dies.
+fn make(shape: Shape, mut rng: Rng) -> World {
+    let Shape {
+        n_nodes,
+        n_pes,
+        degree,
+        chatty,
+        hosts,
+        bad_host,
+        respawns,
+        keep_going,
+        heartbeat,
+        label,
+        pmix,
+    } = shape;
     let layout = Layout::of(n_pes, n_nodes);
-    let tree = Tree::new(n_nodes, 2 + rng.below(3) as u32);
+    let tree = Tree::new(n_nodes, degree);
     let node_of = layout.node_of();
     let pid = |node: u32| 1000 + node;
-    let chatty = rng.one_in(6);
-    let hosts = rng.one_in(3);
-    let bad_host = hosts && rng.one_in(3);
     let bad_node = rng.below(n_nodes as usize) as u32;
     let bad_greeting = match rng.one_in(2) {
         true => Vec::new(),
         false => b"Last login: never\n".to_vec(),
     };
-    let respawns = [0, 0, 1, 4][rng.below(4)];
-    let keep_going = respawns == 0 && rng.one_in(3);
-    let heartbeat = [0, 2, 8, 8][rng.below(4)] * SECOND;
-    let label = !seed.is_multiple_of(3);
     let starts = 1 + rng.below(3) as u32;
     let options = JobOptions {
         respawns,
@@ -235,7 +304,7 @@ fn world(seed: u64) -> World {
                 },
                 options: options.clone(),
                 input: InputRoute::default(),
-                pmix: false,
+                pmix,
                 starts,
                 children: tree
                     .children(node)
@@ -268,6 +337,7 @@ fn world(seed: u64) -> World {
                 stubborn: rng.one_in(4),
                 long: chatty && rng.one_in(2),
                 failed: false,
+                doomed: None,
             });
             Node {
                 agent: Agent::new(setup, servers),
@@ -297,15 +367,20 @@ fn world(seed: u64) -> World {
                 requests: VecDeque::new(),
                 finishing: false,
                 template: true,
+                server: Server::default(),
                 pes: pes.collect(),
                 first_rank: ranks.start,
             }
         })
         .collect();
-    let deaths_left = [0, 0, 1, 1, 2, 5][rng.below(6)];
     World {
         root: Root::new(root::Setup {
             n_pes,
+            n_nodes,
+            hosts: match hosts {
+                true => (0..n_nodes).map(|node| format!("host{node}")).collect(),
+                false => Vec::new(),
+            },
             options,
             agent: ChildSetup {
                 node: 0,
@@ -321,8 +396,8 @@ fn world(seed: u64) -> World {
         root_reaped: false,
         nodes,
         texts: Default::default(),
-        blocked_for: if rng.one_in(3) { 3000 } else { 0 },
-        deaths_left,
+        blocked_for: 0,
+        deaths_left: 0,
         statuses: Vec::new(),
         asked: 0,
         agent_killed: false,
@@ -336,6 +411,9 @@ fn world(seed: u64) -> World {
         bad_host,
         now: 1,
         next_pid: 5000,
+        pmix,
+        server_died: false,
+        scripted: false,
         rng,
     }
 }
@@ -406,7 +484,7 @@ fn run(seed: u64) {
     let status = w.root.finished().expect("the launcher has a status");
     if status == 0 {
         assert_eq!(told, 0, "{err}");
-        if w.statuses.is_empty() && !w.agent_killed {
+        if w.statuses.is_empty() && !w.agent_killed && !w.server_died {
             check_output(&w);
         }
     } else if w.keep_going && told == 0 {
@@ -417,8 +495,11 @@ fn run(seed: u64) {
         let interrupts = w.statuses.iter().filter(|&&s| s == 130).count();
         let insisted = usize::from(err.contains("killing the job"))
             + usize::from((interrupts > 2 || w.silenced) && err.contains("did not end in time"));
-        assert_eq!(told, 1 + insisted, "{err}");
-        let lost = w.agent_killed || w.bad_host || w.respawn_failed || w.silenced;
+        let before = err.lines().filter(|l| l.contains(BEFORE)).count();
+        assert!(before <= 1, "{err}");
+        assert_eq!(told, 1 + before + insisted, "{err}");
+        let lost = w.agent_killed || w.bad_host || w.respawn_failed || w.silenced || w.server_died;
+        assert!(before == 0 || lost && status == 125, "{err}");
         // What a PE lacked that is lost.
         let needed = w.keep_going && status == 1;
         let expected = w.statuses.contains(&status) || (lost && status == 125) || needed;
@@ -426,7 +507,7 @@ fn run(seed: u64) {
     }
     if w.bad_host {
         assert_ne!(status, 0, "{err}");
-    } else if w.statuses.is_empty() && !w.agent_killed && !w.silenced {
+    } else if w.statuses.is_empty() && !w.agent_killed && !w.silenced && !w.server_died {
         assert_eq!(status, 0, "{err}");
         assert_eq!(
             w.root.report().map(|r| r.agents),

@@ -4,7 +4,11 @@
 //! forked; on another host the link ends, and its warden kills an agent that does not see that because it is
 //! stopped. An agent whose parent has ended is continued.
 
+use super::scenes::{for_seeds, running};
 use super::*;
+
+const STOP: u8 = 19;
+const TSTP: u8 = 20;
 
 const KILLED: End = End::Signal {
     signal: 9,
@@ -44,6 +48,17 @@ impl World {
             }
             false => n.heals_at = Some(heals_at),
         }
+    }
+
+    /// An agent is stopped, or its host cut off, for good.
+    pub(super) fn silence_for_good(&mut self, at: usize, cut: bool) {
+        (self.disturbed, self.silenced) = (true, true);
+        let n = &mut self.nodes[at];
+        match cut {
+            true => n.cut = [true; 2],
+            false => n.frozen = true,
+        }
+        self.lose(at);
     }
 
     /// What the PEs of a subtree have written may not arrive.
@@ -116,4 +131,174 @@ impl World {
             .agent
             .handle(Event::ParentFound { stopped }, self.now);
     }
+}
+
+/// A job of four nodes whose PEs run, with heartbeats.
+fn four(hosts: bool, seed: u64) -> World {
+    running(
+        Shape {
+            hosts,
+            ..Shape::FOUR
+        },
+        seed,
+    )
+}
+
+/// The one message of a job that ended because this node was silent.
+#[track_caller]
+fn tells_of_silence(w: World, node: usize, hosts: bool) {
+    // A node and all below it.
+    let lost = ["PEs 0 to 7", "PEs 2 to 5", "PEs 4 to 5", "PEs 6 to 7"][node];
+    let (code, said) = w.end();
+    assert_eq!(code, 125, "{said:?}");
+    let name = match hosts {
+        true => format!("node {node} (host{node}): "),
+        false => format!("node {node}: "),
+    };
+    let ending = said
+        .iter()
+        .filter(|line| line.ends_with("; ending the job"));
+    let ending: Vec<_> = ending.collect();
+    assert_eq!(ending.len(), 1, "{said:?}");
+    for part in [
+        &format!("{name}nothing was heard of its launch agent for"),
+        "SHMEM_HEARTBEAT_TIMEOUT",
+        &format!("lost with it: {lost};"),
+    ] {
+        assert!(ending[0].contains(part), "no {part} in {said:?}");
+    }
+}
+
+#[test]
+fn a_stopped_agent_ends_the_job() {
+    for_seeds(|seed| {
+        for (node, hosts) in (0..4).flat_map(|node| [(node, false), (node, true)]) {
+            let mut w = four(hosts, seed);
+            w.silence_for_good(node, false);
+            tells_of_silence(w, node, hosts);
+        }
+    });
+}
+
+#[test]
+fn a_host_that_is_cut_off_is_told_and_ends_its_pes_by_itself() {
+    for_seeds(|seed| {
+        for node in 0..4 {
+            let mut w = four(true, seed);
+            w.silence_for_good(node, true);
+            // Before the link is mended.
+            w.until("nothing is left behind the cut", |w| {
+                let n = &w.nodes[node];
+                !n.alive && n.pes.iter().all(|pe| pe.life == Life::Reaped)
+            });
+            assert_eq!(w.nodes[node].cut, [true; 2]);
+            tells_of_silence(w, node, true);
+        }
+    });
+}
+
+/// The launcher is stopped, alone or with the PEs, or everybody is idle: nobody counts as silent.
+#[test]
+fn who_is_stopped_on_purpose_or_idle_is_not_silent() {
+    for_seeds(|seed| {
+        // An agent on another host does not see that the launcher is stopped, unless that says so before.
+        let cases = [(false, None), (false, Some(STOP)), (false, Some(TSTP))];
+        for (hosts, signal) in cases.into_iter().chain([(true, None), (true, Some(TSTP))]) {
+            let mut w = four(hosts, seed);
+            if signal == Some(TSTP) {
+                w.tell_root(root::Event::Signal(TSTP));
+            }
+            w.root_stopped = signal.map(|_| w.now);
+            w.run_for(20 * SECOND);
+            if let (Some(since), Some(TSTP)) = (w.root_stopped.take(), signal) {
+                w.tell_root(root::Event::Continued(w.now - since));
+            }
+            w.run_for(20 * SECOND);
+            assert!(!w.root.is_over() && w.root.status() == 0, "{}", w.err());
+            w.end_pes(0);
+            let (code, said) = w.end();
+            assert_eq!((code, said), (0, Vec::new()), "{hosts} {signal:?}");
+        }
+    });
+}
+
+#[test]
+fn without_a_limit_everybody_may_be_silent() {
+    for_seeds(|seed| {
+        for node in 0..4 {
+            let mut w = running(
+                Shape {
+                    heartbeat: 0,
+                    hosts: seed.is_multiple_of(2),
+                    ..Shape::FOUR
+                },
+                seed,
+            );
+            w.nodes[node].frozen = true;
+            w.run_for(20 * SECOND);
+            assert_eq!(w.root.status(), 0, "{}", w.err());
+            w.nodes[node].frozen = false;
+            w.end_pes(10);
+            let (code, said) = w.end();
+            assert_eq!((code, said.len()), (10, 1), "{said:?}");
+        }
+    });
+}
+
+#[test]
+fn the_others_go_on_without_a_lost_node() {
+    for_seeds(|seed| {
+        for killed in [false, true] {
+            let mut w = running(
+                Shape {
+                    keep_going: true,
+                    hosts: seed.is_multiple_of(2),
+                    ..Shape::FOUR
+                },
+                seed,
+            );
+            match killed {
+                true => w.end_agent(3, KILLED),
+                false => w.silence_for_good(3, false),
+            }
+            w.until("the loss is told", |w| w.err().contains("the others go on"));
+            w.end_pes(0);
+            let (code, said) = w.end();
+            assert_eq!((code, said.len()), (125, 2), "{said:?}");
+            let host = ["", " (host3)"][usize::from(seed.is_multiple_of(2))];
+            let all =
+                format!("2 of 8 PEs failed (--keep-going): PEs 6 to 7 lost with node 3{host}");
+            assert!(said[1].ends_with(&all), "{said:?}");
+        }
+    });
+}
+
+#[test]
+fn the_others_go_on_without_pes_that_fail() {
+    for_seeds(|seed| {
+        let mut w = running(
+            Shape {
+                keep_going: true,
+                pmix: seed.is_multiple_of(2),
+                ..Shape::FOUR
+            },
+            seed,
+        );
+        w.pe(2).life = Life::Zombie(End::Code(3));
+        w.pe(4).life = Life::Zombie(KILLED);
+        if seed.is_multiple_of(3) {
+            w.until("both are told", |w| {
+                w.err().matches("; the others go on").count() == 2
+            });
+        }
+        w.end_pes(0);
+        let (code, said) = w.end();
+        assert!(
+            [3, 137].contains(&code) && said.len() == 3,
+            "{code}: {said:?}"
+        );
+        let all = "2 of 8 PEs failed (--keep-going): PE 2 exited with status 3; PE 4 was killed by signal 9 \
+                   (SIGKILL)";
+        assert!(said[2].ends_with(all), "{said:?}");
+    });
 }

@@ -70,7 +70,7 @@ impl World {
         n.readable() || n.children.iter().any(says)
     }
 
-    fn tell(&mut self, at: usize, event: Event<'_>) {
+    pub(super) fn tell(&mut self, at: usize, event: Event<'_>) {
         if self.nodes[at].alive && !self.nodes[at].frozen {
             self.nodes[at].agent.handle(event, self.now);
             self.act(at);
@@ -94,7 +94,7 @@ impl World {
                 Action::Continued(_) => {}
                 Action::FindParent => self.find_parent(at),
                 Action::FindAttached { lost } => {
-                    if self.rng.one_in(4) {
+                    if !self.scripted && self.rng.one_in(4) {
                         let event = Event::Attached { lost };
                         self.nodes[at].agent.handle(event, self.now);
                     }
@@ -122,10 +122,8 @@ impl World {
                         pe.open = false;
                     }
                 }
-                Action::CloseOutput(_)
-                | Action::ToPe(..)
-                | Action::ToPmix(_)
-                | Action::Publish { .. } => {}
+                Action::ToPmix(bytes) => self.nodes[at].server.hear(&bytes),
+                Action::CloseOutput(_) | Action::ToPe(..) | Action::Publish { .. } => {}
                 Action::DropChild(index) => {
                     let child = self.nodes[at].children[index];
                     self.drop_child(child);
@@ -264,12 +262,22 @@ impl World {
             if !n.alive {
                 continue;
             }
+            let lossy = self.server_died || self.scripted;
+            if lossy && !n.stopped && n.dies_of_a_loss() {
+                choices.push((at, 14));
+            }
+            if n.server.works() {
+                choices.push((at, 15));
+            }
             if n.frozen {
                 // Its PEs go on.
-                if !n.stopped && n.pes.iter().any(|p| p.life == Life::Alive) {
+                if !n.stopped && !self.scripted && n.pes.iter().any(|p| p.life == Life::Alive) {
                     choices.push((at, 8));
                 }
                 continue;
+            }
+            if n.server.has_news() {
+                choices.push((at, 16));
             }
             if let Some(greeting) = &n.greeting {
                 // Until then nothing runs on the host.
@@ -304,7 +312,7 @@ impl World {
             } else if n.finishing && n.template {
                 choices.push((at, 7));
             }
-            if !n.stopped && n.pes.iter().any(|p| p.life == Life::Alive) {
+            if !n.stopped && !self.scripted && n.pes.iter().any(|p| p.life == Life::Alive) {
                 choices.push((at, 8));
             }
             if !n.template && n.pes.iter().any(|p| matches!(p.life, Life::Zombie(_))) {
@@ -439,7 +447,8 @@ impl World {
                     .collect();
                 let (local, end) = zombies[self.rng.below(zombies.len())];
                 self.nodes[at].pes[local as usize].life = Life::Reaped;
-                let waited_for = self.keep_going && end != End::Code(0) && self.rng.one_in(4);
+                let waited_for =
+                    !self.scripted && self.keep_going && end != End::Code(0) && self.rng.one_in(4);
                 self.tell(
                     at,
                     Event::Reaped {
@@ -461,6 +470,9 @@ impl World {
                 }
             }
             13 => self.refuse(at),
+            14 => self.die_of_a_loss(at),
+            15 => self.nodes[at].server.work(),
+            16 => self.server_news(at),
             _ => {
                 self.write_text();
             }
@@ -493,7 +505,7 @@ impl World {
         }
     }
 
-    fn tell_root(&mut self, event: root::Event<'_>) {
+    pub(super) fn tell_root(&mut self, event: root::Event<'_>) {
         self.root.handle(event, self.now);
         while let Some(action) = self.root.poll_action() {
             match action {
@@ -577,7 +589,7 @@ impl World {
 
     /// Somebody stops the launcher, or has it go on. True if so.
     fn stop_or_go_on(&mut self, idle: bool) -> bool {
-        if !self.root_alive || self.root.is_over() {
+        if self.scripted || !self.root_alive || self.root.is_over() {
             return false;
         }
         // Hosts answer in their own time, so they have done it.
@@ -608,6 +620,10 @@ impl World {
     }
 
     fn death(&mut self) {
+        if self.pmix && self.rng.one_in(4) {
+            let at = self.rng.below(self.nodes.len());
+            return self.kill_server(at);
+        }
         match self.rng.below(5) {
             // A signal after the end only drops what is unwritten; while it is stopped, none is seen.
             3 | 4 if self.root.is_over() || self.root_stopped.is_some() => {}

@@ -26,7 +26,7 @@ impl AgentProcess {
             pmix.overdue = None;
             pmix.may_end = true;
             let what = pmix.late();
-            self.tell(Event::Failed(what));
+            self.tell(Event::PmixFailed(what));
         }
     }
 
@@ -60,7 +60,7 @@ impl AgentProcess {
             if let Some(e) = broken {
                 self.close_pmix();
                 let what = format!("its PMIx server says what cannot be understood: {e}");
-                self.tell(Event::Failed(what));
+                self.tell(Event::PmixFailed(what));
                 break;
             }
         }
@@ -74,7 +74,7 @@ impl AgentProcess {
                 let why = self.launch.pmix.as_ref().map_or("", |plan| &plan.why);
                 let what = format!("{why}: {what}");
                 self.close_pmix();
-                self.tell(Event::Failed(what));
+                self.tell(Event::PmixFailed(what));
             }
             message => self.tell(Event::FromPmix(message)),
         }
@@ -124,7 +124,7 @@ impl AgentProcess {
         let expected = pmix.may_end;
         self.close_pmix();
         if !expected {
-            self.tell(Event::Failed(format!("its PMIx server {end}")));
+            self.tell(Event::PmixFailed(format!("its PMIx server {end}")));
         }
         true
     }

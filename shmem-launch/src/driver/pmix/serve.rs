@@ -238,6 +238,10 @@ fn answer(
                 done.answer(Status(status), data.to_vec());
             }
         }
+        // All threads of this process take part in the answer, but libpmix's own.
+        ToServer::Ping(number) => {
+            let _ = to_agent.send(frame(&FromServer::Pong(number), None));
+        }
         ToServer::Lookup { id, rank } => {
             let to_agent = to_agent.clone();
             server.put_by(rank, move |Status(status), data| {
