@@ -110,10 +110,11 @@ fn files_that_cannot_be_written_are_told() {
     assert!(out.stderr.contains("--output"), "{out:?}");
 }
 
-/// A remote shell that takes longer than a start may take unseen.
+/// A remote shell that takes longer than a start may take unseen: it begins when `go` is there.
 fn slow(dir: &Path, net: &Network) -> String {
-    let path = dir.join("slow");
-    let text = format!("#!/bin/sh\nsleep 1.5\nexec {} \"$@\"\n", net.rsh());
+    let (path, go) = (dir.join("slow"), dir.join("go"));
+    let (go, rsh) = (go.display(), net.rsh());
+    let text = format!("#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.05; done\nexec {rsh} \"$@\"\n");
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path.to_str().unwrap().to_owned()
@@ -131,13 +132,21 @@ fn a_terminal_shows_a_start_that_takes_long() {
             .env("SHMEM_RSH", &shell)
             .stdout(stream())
             .stderr(stream());
-        let out = job.start().wait();
-        assert_eq!(out.code(), 0, "{out:?}");
+        let job = job.start();
+        let line = "shmrun: starting: 0 of 2 nodes are prepared, 0 of 2 PEs run";
         let mut seen = String::new();
+        match shown {
+            true => seen += &terminal.wait_for(line),
+            // What must not be shown would be by now.
+            false => std::thread::sleep(std::time::Duration::from_millis(1500)),
+        }
+        fs::write(dir.0.join("go"), "").unwrap();
+        let out = job.wait();
+        fs::remove_file(dir.0.join("go")).unwrap();
+        assert_eq!(out.code(), 0, "{out:?}");
         for _ in 0..4 {
             seen += &terminal.wait_for("done\r\n");
         }
-        let line = "shmrun: starting: 0 of 2 nodes are prepared, 0 of 2 PEs run";
         assert_eq!(seen.contains(line), shown, "{seen:?}");
         // Whatever came after the last erasure is output of PEs.
         let (_, output) = seen.rsplit_once("\r\x1b[K").unwrap_or(("", &seen));
@@ -145,6 +154,9 @@ fn a_terminal_shows_a_start_that_takes_long() {
     }
     // Who is no terminal is shown nothing.
     let job = net.sh("a,b", &[], "true").env("SHMEM_RSH", &shell);
-    let out = job.run();
+    let job = job.start();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    fs::write(dir.0.join("go"), "").unwrap();
+    let out = job.wait();
     assert_eq!((out.code(), out.stderr.as_str()), (0, ""));
 }
