@@ -56,7 +56,22 @@ at_exit finish
 mkdir -p "$dir"/{munge,state,spool,log}
 chmod 0755 "$dir" "$dir/munge"
 host=$(hostname -s)
-base=$((20000 + RANDOM % 10000))
+# Sets of ports, so that two of these scripts at a time have the same ones or none in common.
+ports_of() { echo "$1" $(($1 + 1)) $(seq $(($1 + 11)) $(($1 + 10 + nodes))); }
+# Whether nobody on this machine has any of these ports.
+are_free() {
+    local port
+    for port in "$@"; do
+        ! grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$port") " /proc/net/tcp /proc/net/tcp6 2>/dev/null || return 1
+    done
+}
+for _ in {1..100}; do
+    base=$((20000 + RANDOM % 500 * 20))
+    # shellcheck disable=SC2046 # Numbers.
+    are_free $(ports_of "$base") && break
+    base=
+done
+[[ -n $base ]] || cannot slurm "no ports from 20000 to 29999 are free"
 cat >"$dir/slurm.conf" <<END
 ClusterName=loop
 SlurmctldHost=$host(127.0.0.1)
