@@ -122,7 +122,7 @@ impl AgentProcess {
         {
             node.template_pid = 0;
         } else if self.parking.as_ref().is_some_and(|p| p.is_keeper(pid)) {
-            self.tell(Event::Failed(format!(
+            self.tell(Event::KeeperFailed(format!(
                 "the process that keeps pipes of PEs open {end}"
             )));
         } else if self.may_be_named() {
