@@ -17,9 +17,8 @@
 //! | the command line is wrong | 2 |
 //!
 //! Exactly one cause is reported, the first that reaches the launcher: what the other PEs do after
-//! the job was ended is a consequence. A PE may itself have failed because a PMIx server or an agent has, and be
-//! reported first. The launcher then reports that cause, too, and its status is the one that counts: see
-//! `agent/causes.rs`.
+//! the job was ended is a consequence. A PE may have failed because a PMIx server or an agent failed, and may be
+//! reported first. The launcher then reports that cause, too, and exits with its status: see `agent/causes.rs`.
 //!
 //! # Who frees those that wait
 //! A PE that waits for one which has ended without finalize waits for ever, in memory, on the network or in

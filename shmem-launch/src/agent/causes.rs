@@ -1,5 +1,5 @@
-//! Causes before consequences: what of the launcher's own has failed counts more than the PEs that fail of it,
-//! in whatever order an agent hears of them.
+//! Causes before consequences: the failure of one of the launcher's own processes counts more than those of PEs
+//! that it causes, in whatever order an agent hears of them.
 //!
 //! # The node's PMIx server
 //! PEs see its connections close, and fail. An agent therefore holds the failure of a PE back until the server
@@ -12,6 +12,10 @@
 //! The job ends then, with `Stop`, which each agent answers with `Stopping`. A child that is lost and has not
 //! answered was lost before it knew of the end. That goes up as `Cause`, and the launcher corrects its status.
 //! The node's PMIx server answers a `Ping` for the same purpose.
+//!
+//! # Keepers of pipes
+//! PEs that write to a pipe whose keeper was killed get SIGPIPE. A keeper ends only when all PEs have, so its end
+//! before that is a cause.
 
 use std::collections::VecDeque;
 
@@ -161,6 +165,16 @@ impl Agent {
             cause: Cause::Node { what },
         };
         self.pass_own_fault(fault, outlived);
+    }
+
+    /// A process that keeps pipes of PEs open has ended.
+    pub(super) fn keeper_failed(&mut self, what: String) {
+        let fault = Fault {
+            node: self.setup.node,
+            pid: 0,
+            cause: Cause::Node { what },
+        };
+        self.pass_own_fault(fault, self.phase >= Phase::Exited);
     }
 
     /// `Stop` has come: what is lost from now on did not make the job fail.

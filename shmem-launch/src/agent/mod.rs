@@ -249,6 +249,7 @@ impl Agent {
             Event::Prepared => self.prepared = true,
             Event::Failed(what) => self.fault(0, Cause::Node { what }),
             Event::PmixFailed(what) => self.pmix_failed(what),
+            Event::KeeperFailed(what) => self.keeper_failed(what),
             Event::Started { pids, error } => self.started(pids, error),
             Event::TemplateClosed => self.template_closed(),
             Event::Output(local, stream, data) => {

@@ -506,8 +506,8 @@ impl Root {
         }
     }
 
-    /// Something of the launcher's own has failed while its agent did not know yet that the job ends. If the job
-    /// ends because of a PE, that PE may have failed of it.
+    /// A process of the launcher's own failed before its agent knew that the job ends. If the job ends because a PE
+    /// failed, the PE may have failed because of that.
     fn cause(&mut self, fault: &Fault, now: u64) {
         if !self.ending {
             return self.fault(fault, now);

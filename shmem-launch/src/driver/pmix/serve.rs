@@ -238,7 +238,7 @@ fn answer(
                 done.answer(Status(status), data.to_vec());
             }
         }
-        // The answer passes through all threads of this process but libpmix's own.
+        // All threads of this process take part in the answer, but libpmix's own.
         ToServer::Ping(number) => {
             let _ = to_agent.send(frame(&FromServer::Pong(number), None));
         }
