@@ -151,15 +151,14 @@ impl Pair<'_> {
             world.barrier();
             Duration::from_secs_f64(median(&times) * n as f64)
         };
+        let agree = |n: u64| world.broadcast_value(n, 0);
         match &mut self.group {
             Some(group) => {
-                group.bench_function(name, |b| {
-                    b.iter_custom(|n| sample(world.broadcast_value(n, 0)));
-                });
-                world.broadcast_value(0, 0);
+                group.bench_function(name, |b| b.iter_custom(|n| sample(agree(n))));
+                agree(0);
             }
             None => loop {
-                match world.broadcast_value(0, 0) {
+                match agree(0) {
                     0 => return,
                     n => sample(n),
                 };

@@ -67,18 +67,32 @@ fn requests(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-/// From a request's bytes to those of its answer, in a server of one PE.
+/// Gets, from the request's bytes to those of its answer, in a server of one PE that has put something.
 fn servers(criterion: &mut Criterion<CpuTime>) {
-    const GREETINGS: [(&str, &[u8]); 2] = [
-        ("PMI-1", b"cmd=init pmi_version=1 pmi_subversion=1\n"),
+    let (first, second) = puts();
+    let message = |body: &str| format!("{:<6}{body}", body.len()).into_bytes();
+    let dialogues = [
+        (
+            "PMI-1",
+            [
+                b"cmd=init pmi_version=1 pmi_subversion=1\n".to_vec(),
+                first,
+                b"cmd=barrier_in\n".to_vec(),
+                format!("cmd=get kvsname=job.0 key={}\n", key(77)).into_bytes(),
+            ],
+        ),
         (
             "PMI-2",
-            b"cmd=init pmi_version=2 pmi_subversion=0\n13    cmd=fullinit;",
+            [
+                b"cmd=init pmi_version=2 pmi_subversion=0\n13    cmd=fullinit;".to_vec(),
+                second,
+                message("cmd=kvs-fence;"),
+                message(&format!("cmd=kvs-get;key={};", key(77))),
+            ],
         ),
     ];
-    let (first, second) = puts();
     let mut group = criterion.benchmark_group("server");
-    for ((name, greeting), put) in GREETINGS.into_iter().zip([first, second]) {
+    for (name, requests) in dialogues {
         let job = Job {
             id: "job.0".into(),
             size: 1,
@@ -86,15 +100,23 @@ fn servers(criterion: &mut Criterion<CpuTime>) {
         };
         let place = NodePlace::in_tree(&Tree::new(1, 2), 0, &[0]);
         let mut server = NodeServer::new(job, place).expect("a place in the job");
-        let mut ask = move |bytes: &[u8]| {
+        let mut ask = |bytes: &[u8]| {
             server.handle_client_bytes(0, bytes);
-            match server.poll_output() {
-                Some(Output::ToClient { bytes, .. }) => bytes,
-                other => panic!("no answer: {other:?}"),
+            let mut answer = Vec::new();
+            while let Some(output) = server.poll_output() {
+                match output {
+                    Output::ToClient { bytes, .. } => answer = bytes,
+                    other => panic!("no answer: {other:?}"),
+                }
             }
+            answer
         };
-        ask(greeting);
-        group.bench_function(format!("put/{name}"), |b| b.iter(|| ask(black_box(&put))));
+        let answers = requests.each_ref().map(|request| ask(request));
+        let [.., get] = &requests;
+        let [.., answer] = &answers;
+        let value = answer.windows(64).find(|part| *part == [b'v'; 64]);
+        assert!(value.is_some(), "the answer has the value");
+        group.bench_function(format!("get/{name}"), |b| b.iter(|| ask(black_box(get))));
     }
     group.finish();
 }

@@ -22,7 +22,8 @@
 //! * `npb_beside`: rates of the NAS benchmarks beside those of other implementations.
 //! * `npb_table`: rates of the NAS benchmarks.
 //!
-//! `cargo bench` has `calls`: what a call costs in a job of one PE, repeated and compared by criterion.
+//! `cargo bench -p shmem-benches` runs the benchmarks that criterion repeats and compares, `benches/`: "Judging a change" in
+//! `docs/performance.md` says how to find out with them whether a change made something slower.
 //!
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
 

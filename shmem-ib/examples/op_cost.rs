@@ -1,31 +1,17 @@
-//! What one operation costs besides waiting: both sides in one thread, so that nothing spins.
+//! Counts what one operation takes besides time: both sides in one thread, so that nothing spins.
 //!
 //! `cargo run --release -p shmem-ib --example op_cost [put|get|add|stream|poll] [bytes] [count] [every]`
 //!
-//! Prints time, system calls and packets per operation of both sides together; one of `stream` is 64 puts from one
-//! place and a quiet, of which one in `every` tells of its completion. Under
-//! `valgrind --tool=callgrind --toggle-collect='*measured*'` it gives instructions.
+//! Prints requests, system calls and packets per operation. One operation of `stream` is 64 puts from one place and a
+//! quiet, of which one in `every` reports its completion. `valgrind --tool=callgrind
+//! --toggle-collect='*measured*'` counts instructions. `cargo bench -p shmem-benches --bench connect` measures times.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use shmem_ib::connect::UdAddress;
-use shmem_ib::connect::endpoint::{Directory, Endpoint, EndpointConfig, Lookup, Source};
+use shmem_ib::connect::endpoint::{Endpoint, EndpointConfig, Lookup, Source};
 use shmem_ib::soft::{SoftConfig, SoftHca};
-use shmem_ib_kit::job::Plain;
-
-/// Two PEs that know each other's address.
-struct Pair([UdAddress; 2]);
-
-impl Directory for Pair {
-    fn lookup(&self, pe: u32) -> Lookup {
-        self.0
-            .get(pe as usize)
-            .map_or(Lookup::Pending, |a| Lookup::Ready(*a))
-    }
-
-    fn wait(&self, _: u32, _: Duration) {}
-}
+use shmem_ib_kit::job::{Book, Plain};
 
 fn open(pe: u32, memory: &mut [u64], signal_every: u32) -> Arc<Endpoint<SoftHca>> {
     let hca = SoftHca::open(&SoftConfig::loopback(pe.into())).expect("the loopback is there");
@@ -114,9 +100,12 @@ fn main() {
         open(0, &mut memory[0], every),
         open(1, &mut memory[1], every),
     ];
-    let pair = Arc::new(Pair([a.ud_address(), b.ud_address()]));
-    a.set_directory(Arc::clone(&pair) as Arc<dyn Directory>);
-    b.set_directory(pair);
+    let book = Arc::new(Book::default());
+    let addresses = [&a, &b].map(|e| Some(Lookup::Ready(e.ud_address())));
+    *book.0.lock().expect("no panic") = addresses.to_vec();
+    for endpoint in [&a, &b] {
+        endpoint.set_directory(Arc::clone(&book) as _);
+    }
     std::thread::scope(|scope| {
         let connecting = scope.spawn(|| a.connect_all([1].into_iter()));
         while !connecting.is_finished() {
@@ -126,15 +115,11 @@ fn main() {
     });
     measured(&a, &b, &mut buffer, Work { n: 100, ..work });
     let requests = a.stats();
-    let (before, start) = ([a.stats().hca, b.stats().hca], Instant::now());
+    let before = [a.stats().hca, b.stats().hca];
     measured(&a, &b, &mut buffer, work);
-    let (time, after) = (start.elapsed(), [a.stats().hca, b.stats().hca]);
+    let after = [a.stats().hca, b.stats().hca];
     let n = f64::from(work.n);
-    println!(
-        "{kind} of {} bytes: {:.0} ns each, both sides",
-        work.bytes,
-        time.as_nanos() as f64 / n
-    );
+    println!("{kind} of {} bytes, each:", work.bytes);
     let stats = a.stats();
     println!(
         "  requests: {:.2}, of which tell: {:.2}",

@@ -223,8 +223,11 @@ fn jobs(jobs: &[(&str, &str)]) -> Result<(), Error> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Options and variables of a layout that has a name.
-fn named(layout: &str) -> Option<(Vec<&'static str>, Vec<(&'static str, &'static str)>)> {
+/// Options of `shmrun`, and variables.
+type Layout = (Vec<&'static str>, Vec<(&'static str, &'static str)>);
+
+/// The layout that has a name.
+fn named(layout: &str) -> Option<Layout> {
     const TABLE: &str = include_str!("../../tests/jobs/layouts/named.txt");
     let rows = TABLE.lines().filter(|line| !line.starts_with('#'));
     let mut fields = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
