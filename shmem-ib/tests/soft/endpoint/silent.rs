@@ -255,7 +255,8 @@ fn nothing_is_lost_whatever_the_depth_of_the_queues() {
 #[test]
 fn a_peer_that_dies_ends_silent_operations_with_an_error() {
     let mut job = Job::with(2, |config, _| {
-        (config.rc_timeout, config.rc_retry) = (8, 2);
+        // 67 ms: a peer that only waits for a processor is not dead.
+        (config.rc_timeout, config.rc_retry) = (14, 2);
     });
     job.pes[0].put_word(1, 0, 1);
     job.pes[0].endpoint.quiet().unwrap();
