@@ -92,13 +92,19 @@ fn place(pid: i32, file: &str) -> PathBuf {
 fn environment(pid: i32) -> std::io::Result<Vec<u8>> {
     // A process that was stopped at that moment counts as one without a mark.
     for _ in 0..10_000 {
-        let environ = std::fs::read(place(pid, "environ"))?;
-        if !environ.is_empty() || !executes(pid) {
-            return Ok(environ);
+        match std::fs::read(place(pid, "environ")) {
+            Ok(environ) if !environ.is_empty() || !executes(pid) => return Ok(environ),
+            // The kernel refuses it, too, as long as it does not know whether the program may be looked at.
+            Err(e) if e.kind() != ErrorKind::PermissionDenied || !is_child(pid) => return Err(e),
+            _ => std::thread::yield_now(),
         }
-        std::thread::yield_now();
     }
     Ok(Vec::new())
+}
+
+/// Whether a process is a child of this one.
+fn is_child(pid: i32) -> bool {
+    Process::of(pid).is_some_and(|process| process.parent == std::process::id() as i32)
 }
 
 /// Whether a process lives, has memory, and has no place for its environment yet.
