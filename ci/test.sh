@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What must hold before a change lands, in ten minutes: tests, whole jobs, format, lints, documentation.
+# What must hold before a change lands: tests, whole jobs, format, lints, documentation.
 # Needs cargo and a C linker. What else would be of use and is missing is skipped, and reported at the end (see
 # ci/common.sh: SHMEM_TEST_REQUIRE=all fails instead). A stage that fails does not keep the next from running.
 # With cargo-nextest, all programs of tests share the processors; without it, one runs after the other.
