@@ -16,7 +16,7 @@
 //! | [`field`] | numbers on a cell, by rows of lanes |
 //! | [`exact`], [`initialize`] | exact solution, initial state, forcing |
 //! | [`rhs`] | the right-hand side |
-//! | [`reference`] | the same by definition, for tests |
+//! | [`mod@reference`] | the same by definition, for tests |
 //! | [`faces`] | layers of a cell for neighbours, and ghosts from them |
 //! | [`sweep`] | gathering lines, calling the scheme |
 //! | [`norms`] | residual and error |

@@ -10,7 +10,7 @@
 //! | [`line`](mod@line) | transforms along z, with the decay |
 //! | [`decay`] | what the time does |
 //! | [`checksum`] | the points of the checksum |
-//! | [`reference`] | the transform by definition, for tests |
+//! | [`mod@reference`] | the transform by definition, for tests |
 
 pub mod checksum;
 pub mod checksums;
