@@ -121,12 +121,12 @@ const BOUNDS: [Bound; 9] = [
     Bound {
         what: "PE, one node",
         start: Start::Forked,
-        most: [34, 84, 0, 4, 60],
+        most: [34, 84, 0, 4, 72],
     },
     Bound {
         what: "PE, several nodes",
         start: Start::Forked,
-        most: [60, 117, 1, 7, 132],
+        most: [60, 115, 1, 7, 132],
     },
     Bound {
         what: "agent, for itself",
