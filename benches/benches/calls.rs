@@ -11,7 +11,7 @@ use std::hint::black_box;
 use cpu_time::CpuTime;
 use criterion::{Criterion, Throughput};
 use shmem::plans::{Places, partners};
-use shmem::{Sum, alloc, free};
+use shmem::{Sum, alloc, alloc_aligned, free};
 use shmem_node::waiting::Collective as Call;
 
 fn main() -> Result<(), shmem::Error> {
@@ -31,13 +31,17 @@ fn main() -> Result<(), shmem::Error> {
 fn memory(criterion: &mut Criterion<CpuTime>) -> Result<(), shmem::Error> {
     let mut group = criterion.benchmark_group("memory");
     for bytes in [8, 4096, 1 << 20] {
-        let (there, mut here) = (alloc::<u8>(bytes)?, vec![1; bytes]);
+        // At the start of a page, as the other side is: how fast a copy is depends on it.
+        let mut room = vec![1; bytes + 4096];
+        let offset = room.as_ptr().align_offset(4096);
+        let here = &mut room[offset..offset + bytes];
+        let there = alloc_aligned::<u8>(bytes, 4096)?;
         group.throughput(Throughput::Bytes(bytes as u64));
         group.bench_function(format!("put/{bytes}"), |b| {
-            b.iter(|| shmem::put(there, black_box(&here), 0));
+            b.iter(|| shmem::put(there, black_box(&*here), 0));
         });
         group.bench_function(format!("get/{bytes}"), |b| {
-            b.iter(|| shmem::get(black_box(&mut here), there, 0));
+            b.iter(|| shmem::get(black_box(&mut *here), there, 0));
         });
     }
     group.finish();

@@ -161,6 +161,8 @@ fn lives(criterion: &mut Criterion<CpuTime>) {
     group.bench_function("open, close", |b| {
         b.iter(|| endpoint(0, &mut memory[0]).close());
     });
+    // Which thread answers, and when, differs from run to run.
+    group.noise_threshold(0.3);
     group.bench_function("open, connect, close: two", |b| {
         b.iter(|| {
             let pair = pair(&mut memory);

@@ -1,7 +1,7 @@
 //! Tests that are jobs: functions that PEs call together, and what must hold of them on whatever PEs and nodes.
 //!
 //! ```text
-//! cargo test -p shmem-examples
+//! cargo test -p shmem-test --test tested
 //! ```
 
 use shmem::{Datum, Error, World};
