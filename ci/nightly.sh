@@ -92,6 +92,9 @@ part_benchmarks() {
     local theirs=(--release --quiet -p npb-kernels -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests-apps)
     cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored
     cargo test "${theirs[@]}" --test apps -- --include-ignored
+    # Once with checks of arithmetic.
+    cargo test --quiet -p npb-kernels --lib --config profile.dev.package.npb-kernels.overflow-checks=true \
+        --config profile.dev.package.npb-kernels.debug-assertions=true
 }
 
 part models turn user "models of what threads share"

@@ -83,7 +83,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "macros",
         unit: &[],
-        more: &["-p", "shmem-macros", "--test", "jobs"],
+        more: &["-p", "shmem-test", "--test", "macros"],
         jobs: NONE,
     },
     Crate {

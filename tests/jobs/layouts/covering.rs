@@ -7,7 +7,8 @@
 /// A value: the number of its setting, and its own number in the setting.
 pub(super) type Value = (usize, usize);
 
-/// Rows for settings with so many values each; `allowed` says whether two values of different settings may meet.
+/// Rows for settings with so many values each, the simplest first; `allowed` says whether two values of different settings
+/// may meet.
 ///
 /// # Panics
 /// If a pair is allowed that fits into no row.
@@ -54,8 +55,8 @@ fn has(row: &[usize], (a, b): (Value, Value)) -> bool {
     row[a.0] == a.1 && row[b.0] == b.1
 }
 
-/// A row with a given pair. The other settings get, in random order, the value that brings the most new pairs. `None` if no
-/// value of a setting may meet those that are there.
+/// A row with a given pair. The other settings get, in random order, the value that brings the most new pairs, or their first
+/// if none does. `None` if no value of a setting may meet those that are there.
 fn candidate(
     counts: &[usize],
     allowed: &impl Fn(Value, Value) -> bool,
@@ -78,7 +79,9 @@ fn candidate(
         let rated: Vec<_> = values.map(|value| (new(value), value)).collect();
         let most = rated.iter().map(|(new, _)| *new).max()?;
         let best: Vec<_> = rated.iter().filter(|(new, _)| *new == most).collect();
-        chosen.push(best[random.below(best.len())].1);
+        // Where no value brings a new pair, the row is as simple as it can be.
+        let which = if most == 0 { 0 } else { random.below(best.len()) };
+        chosen.push(best[which].1);
     }
     let mut row = vec![0; counts.len()];
     for (setting, value) in chosen {
