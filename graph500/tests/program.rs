@@ -34,11 +34,16 @@ fn values_are_those_of_the_reference() {
 }
 
 #[test]
-fn values_of_larger_scales_are_those_of_the_reference() {
-    for scale in [16, 18] {
-        let output = graph500(&format!("{scale} --check"), &[]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-    }
+fn values_of_a_larger_scale_are_those_of_the_reference() {
+    let output = graph500("16 --check", &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+#[ignore = "nightly: a graph of a quarter of a million vertices"]
+fn values_of_the_largest_known_scale_are_those_of_the_reference() {
+    let output = graph500("18 --check", &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -184,6 +184,11 @@ mod tests {
     use crate::frame::FrameReader;
     use proptest::prelude::*;
 
+    /// A few: each is as long as a hundred bytes, and random ones take time to make.
+    fn values() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        prop::collection::vec(any::<Vec<u8>>(), 0..4)
+    }
+
     fn job() -> PmixJob {
         PmixJob {
             namespace: "shmrun.1".into(),
@@ -209,7 +214,7 @@ mod tests {
         #[test]
         fn messages_round_trip(
             id: u64, status: i32, rank: u32, data: Vec<u8>, ranks: Vec<u32>, message in ".{0,20}",
-            common: Vec<Vec<u8>>, own: Vec<Vec<Vec<u8>>>,
+            common in values(), own in prop::collection::vec(values(), 0..4),
         ) {
             let data = &data[..];
             for message in [

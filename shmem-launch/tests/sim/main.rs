@@ -596,5 +596,5 @@ fn check_labelled(w: &World, text: &str, cut_short: &[u32]) {
 
 #[test]
 fn jobs_end_whatever_dies() {
-    shmem_testkit::seeds::each(300, |seed, _| run(seed));
+    shmem_testkit::seeds::each(100, |seed, _| run(seed));
 }

@@ -7,10 +7,10 @@ use crate::world::World;
 
 #[test]
 fn small_jobs() {
-    seeds::each(3000, |seed, _| World::new(seed, 6).run());
+    seeds::each(500, |seed, _| World::new(seed, 6).run());
 }
 
 #[test]
 fn large_jobs() {
-    seeds::each_costly(150, 20, |seed, _| World::new(seed, 40).run());
+    seeds::each_costly(30, 20, |seed, _| World::new(seed, 40).run());
 }

@@ -12,6 +12,9 @@ use crate::layouts::{self, Layout};
 
 use super::toolchain::{Toolchain, sources, toolchain, works};
 
+/// Only what can depend on how a program is linked.
+const LINKING: &[&str] = &["linking"];
+
 /// Linked in the usual way, or with more options.
 fn program(c: &Toolchain, name: &str, flags: &[&str]) -> PathBuf {
     c.make(name, c.conformance_objects(), flags)
@@ -52,7 +55,7 @@ fn linked_in_every_way() {
     for (name, flags) in ways {
         let program = program(c, name, flags);
         for options in ["-np 2", "-np 3 --nodes 2"] {
-            all_pass(c.job(options, &program, &[]));
+            all_pass(c.job(options, &program, LINKING));
         }
     }
 }
@@ -66,7 +69,7 @@ fn linked_statically() {
         ("conformance-static-pie", ["-static-pie", "-Wl,-z,now"]),
     ] {
         let program = program(c, name, &flags);
-        all_pass(c.job("-np 3 --nodes 2", &program, &[]));
+        all_pass(c.job("-np 3 --nodes 2", &program, LINKING));
     }
 }
 

@@ -80,7 +80,11 @@ fn candidate(
         let most = rated.iter().map(|(new, _)| *new).max()?;
         let best: Vec<_> = rated.iter().filter(|(new, _)| *new == most).collect();
         // Where no value brings a new pair, the row is as simple as it can be.
-        let which = if most == 0 { 0 } else { random.below(best.len()) };
+        let which = if most == 0 {
+            0
+        } else {
+            random.below(best.len())
+        };
         chosen.push(best[which].1);
     }
     let mut row = vec![0; counts.len()];

@@ -476,6 +476,7 @@ fn two_endpoints_lose_three_messages() {
 }
 
 #[test]
+#[ignore = "nightly: a search of ten seconds and more"]
 fn three_endpoints_with_one_queue_pair_each() {
     for (name, programs, budget) in [
         ("one at two", [&[1, 2][..], &[], &[]], budget(3, 1, 3)),
