@@ -85,15 +85,15 @@ part_simulations() {
 }
 
 part benchmarks turn user "benchmarks in release mode"
-# The NAS benchmarks and what measures, optimised and without checks of arithmetic, and whether they are vector code. (Jobs have
-# them with checks.) The packages beside theirs ask for what the whole workspace asks of its dependencies: without them
+# The NAS benchmarks and what measures, optimised and without checks of arithmetic, and whether they are vector code. The packages beside theirs ask for what the whole workspace asks of its dependencies: without them
 # all would be built again.
 part_benchmarks() {
     local theirs=(--release --quiet -p npb-kernels -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests-apps)
     cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored
     cargo test "${theirs[@]}" --test apps -- --include-ignored
     # Once with checks of arithmetic.
-    cargo test --quiet -p npb-kernels --lib --config profile.dev.package.npb-kernels.overflow-checks=true \
+    cargo test --quiet -p npb-kernels -p shmem-tests-apps --lib --test apps \
+        --config profile.dev.package.npb-kernels.overflow-checks=true \
         --config profile.dev.package.npb-kernels.debug-assertions=true
 }
 

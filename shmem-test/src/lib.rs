@@ -67,7 +67,16 @@ pub fn test(test: &Test, program: impl FnOnce()) {
     }
 }
 
-/// The programs in the README are compiled and run as tests. They are here, because one of them is a test that is a job.
+/// The programs in the README and in the documentation of the macros are compiled and run as tests. They are here, because
+/// some of them are tests that are jobs.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+mod programs {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../shmem-macros/src/datum.md")]
+    struct Datum;
+    #[doc = include_str!("../../shmem-macros/src/main.md")]
+    struct Main;
+    #[doc = include_str!("../../shmem-macros/src/test.md")]
+    struct Test;
+}

@@ -18,8 +18,6 @@ static void on_contexts(long options)
 
 static void all_others(void)
 {
-    sized();
-    signals();
     waiting();
     rma_generic();
     atomics_generic();
@@ -30,11 +28,11 @@ static void all_others(void)
     contexts();
     ordering();
     collectives_generic();
-    active_sets();
     deprecated();
 }
 
-/* With the argument `linking`: only what can depend on how the program is linked, which is above all where its variables are. */
+/* With the argument `linking`, a selection for programs that are linked in another way: routines of each kind reach their
+   variables, which are then at other addresses. */
 int main(int argc, char **argv)
 {
     int provided, initialized = 1;
@@ -54,8 +52,11 @@ int main(int argc, char **argv)
     setup();
     memory();
     rma();
+    sized();
     atomics();
+    signals();
     collectives();
+    active_sets();
     locks();
     if (argc < 2 || strcmp(argv[1], "linking") != 0)
         all_others();

@@ -150,6 +150,24 @@ fn strings(list: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// If a program is linked with the parser of the procedural macros, cargo builds the parser with other options than where
+    /// it only expands macros, and all that depends on it twice.
+    #[test]
+    fn no_program_has_a_parser_of_rust() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let words = "tree --locked --workspace --exclude shmem-macros --edges normal,dev,no-proc-macro --prefix none --format {p}";
+        let output = Command::new(cargo)
+            .args(words.split(' '))
+            .current_dir(workspace())
+            .output()
+            .unwrap();
+        let list = String::from_utf8(output.stdout).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && list.contains("libc v"), "{said}");
+        let parsers: Vec<_> = list.lines().filter(|p| p.starts_with("syn v")).collect();
+        assert!(parsers.is_empty(), "{parsers:?}");
+    }
+
     #[test]
     fn artifacts_are_read_from_messages() {
         let messages = concat!(

@@ -184,7 +184,7 @@ mod tests {
     use crate::frame::FrameReader;
     use proptest::prelude::*;
 
-    /// A few: each is as long as a hundred bytes, and random ones take time to make.
+    /// A few values of fewer than a hundred bytes: proptest takes long to make more.
     fn values() -> impl Strategy<Value = Vec<Vec<u8>>> {
         prop::collection::vec(any::<Vec<u8>>(), 0..4)
     }

@@ -1,4 +1,4 @@
-//! Every routine with every type, from C and from C++, on several layouts and linked in every way.
+//! Every routine with every type, from C and from C++, on several layouts; a selection of them linked in every way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::layouts::{self, Layout};
 
 use super::toolchain::{Toolchain, sources, toolchain, works};
 
-/// Only what can depend on how a program is linked.
+/// A selection, for programs that are linked in another way.
 const LINKING: &[&str] = &["linking"];
 
 /// Linked in the usual way, or with more options.
