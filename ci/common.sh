@@ -85,7 +85,8 @@ nothing_is_missing() { [[ ${#missing[@]} == 0 ]] || cannot "$1" "these packages 
 run_tests() {
     local tests=(--workspace --exclude npb-ports --exclude npb-kernels)
     if cargo nextest --version >/dev/null 2>&1; then
-        cargo nextest run --cargo-quiet "${tests[@]}" --test-threads $((2 * $(nproc))) "$@"
+        [[ $* == --no-run ]] || set -- --test-threads $((2 * $(nproc)))
+        cargo nextest run --cargo-quiet "${tests[@]}" "$@"
     else
         cargo test "${tests[@]}" --lib --bins --tests --examples --no-fail-fast --quiet "$@"
     fi

@@ -15,7 +15,8 @@ documentation() {
 stage "format" format
 stage "build of the tests" build
 stage "tests" run_tests
-stage "programs in the documentation" cargo test --workspace --doc --quiet
+# Those of shmem-macros are tested by shmem-test.
+stage "programs in the documentation" cargo test --workspace --exclude shmem-macros --doc --quiet
 stage "benchmarks, each once" cargo test -p shmem-benches --benches --quiet -- --test
 stage "lints" lints
 stage "documentation" documentation

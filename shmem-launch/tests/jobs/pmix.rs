@@ -123,8 +123,11 @@ fn programs_are_numbered() {
 #[test]
 fn an_abort_ends_the_job_with_its_status_and_words() {
     if there_is() {
-        let out = pmix(&["-n", "4", "-N", "2"], "init only 3 abort sleep").run();
+        let words = "init only 3 abort only 3 peers sleep";
+        let out = pmix(&["-n", "4", "-N", "2"], words).run();
         assert_eq!(out.code(), 7, "{}", out.stderr);
+        // The process is there until the launcher has heard of the abort and ends it.
+        assert_eq!(out.stdout, "");
         assert!(
             out.messages()[0].contains("ended the job with status 7: not any more"),
             "{}",

@@ -90,14 +90,19 @@ fn place(pid: i32, file: &str) -> PathBuf {
 /// The environment of a process. One that executes a program at this moment has none for a while, and its parent goes on
 /// before it has: waits for that.
 fn environment(pid: i32) -> std::io::Result<Vec<u8>> {
+    // Whether the process did not execute at an earlier look. Only then does an empty environment count: between two looks the
+    // process may have come to an end with that.
+    let mut settled = false;
     // A process that was stopped at that moment counts as one without a mark.
     for _ in 0..10_000 {
         match std::fs::read(place(pid, "environ")) {
-            Ok(environ) if !environ.is_empty() || !executes(pid) => return Ok(environ),
+            Ok(environ) if !environ.is_empty() || settled => return Ok(environ),
+            Ok(_) => settled = !executes(pid),
             // The kernel refuses it, too, as long as it does not know whether the program may be looked at.
             Err(e) if e.kind() != ErrorKind::PermissionDenied || !is_child(pid) => return Err(e),
-            _ => std::thread::yield_now(),
+            Err(_) => {}
         }
+        std::thread::yield_now();
     }
     Ok(Vec::new())
 }

@@ -186,14 +186,16 @@ fn upcall(upcall: Upcall, to_agent: &Sender<Said>, waiting: &Mutex<Waiting>) {
             rank,
             status,
             message,
-            done,
+            done: _,
         } => {
             let message = FromServer::Abort {
                 rank,
                 status,
                 message,
             };
-            frame(&message, Some(done))
+            // Nobody answers: the process waits until the job's end ends it. If it exited at once, peers on other nodes might
+            // fail of that, and the launcher hear of them first.
+            frame(&message, None)
         }
         Upcall::Fence {
             members,
