@@ -320,6 +320,14 @@ running() {
     cat "$out"
     fail "the job does not start; there are: $agents"
 }
+# Starts a job beside this script, and waits until it runs. What the job before has written goes first: the shell empties the file
+# only when it has made a process for the job, and `running` may look before that.
+begin() {
+    : >"$out"
+    timeout 300 "$@" >"$out" 2>&1 &
+    job_pid=$!
+    running
+}
 # The processes of the job that runs that have this name. srun has another one behind it that looks after it.
 processes_of_job() {
     local pid job parent
@@ -335,10 +343,9 @@ processes_of_job() {
 # An agent whose srun was killed learns of it by silence alone.
 export SHMEM_HEARTBEAT_TIMEOUT=4s
 echo "-- scancel of shmrun's job"
-timeout 300 salloc -Q -J busy -N4 -n8 "$shmrun" "$programs/busy" >"$out" 2>&1 &
-running
+begin salloc -Q -J busy -N4 -n8 "$shmrun" "$programs/busy"
 scancel --name=busy
-fails wait $!
+fails wait "$job_pid"
 gone "a job of shmrun that was cancelled"
 says "killed by signal 15 (SIGTERM)"
 sed -i "s|^#SBATCH --time.*|#SBATCH --job-name=busy|; s|./ring|$programs/busy|" "$dir/script"
@@ -360,19 +367,15 @@ says "what the 16 PEs of this job on 4 nodes wait for"
 gone "a script's job that was cancelled"
 echo "-- kill -9 of an agent, of an srun, of a PE, of shmrun"
 for victim in shmrun-agent srun busy-pe shmrun; do
-    timeout 300 salloc -Q -N4 -n8 "$shmrun" "$programs/busy" >"$out" 2>&1 &
-    salloc=$!
-    running
+    begin salloc -Q -N4 -n8 "$shmrun" "$programs/busy"
     echo "   $victim"
     kill -9 "$(processes_of_job "$victim" | head -n 1)"
     # salloc takes a command that was killed for one that ended well.
-    if [[ $victim == shmrun ]]; then wait $salloc || true; else fails wait $salloc; fi
+    if [[ $victim == shmrun ]]; then wait "$job_pid" || true; else fails wait "$job_pid"; fi
     gone "a job of which a process $victim was killed"
 done
 echo "-- a node's slurmd ends in mid-job"
-timeout 300 salloc -Q -N4 -n8 "$shmrun" "$programs/busy" >"$out" 2>&1 &
-salloc=$!
-running
+begin salloc -Q -N4 -n8 "$shmrun" "$programs/busy"
 slurmd_pid=$(cat "$dir/slurmd.n3.pid")
 kill -9 "$slurmd_pid"
 sleep 2
@@ -384,7 +387,7 @@ for _ in {1..600}; do
 done
 [[ $(grep -c ^round "$out") -gt $rounds ]] || { cat "$out"; fail "the job stands still without slurmd"; }
 kill -TERM "$(processes_of_job shmrun)"
-fails wait $salloc
+fails wait "$job_pid"
 gone "a job whose slurmd had ended"
 # Or the controller would wait for minutes before it asks again whether that job is gone from this node.
 scontrol update nodename=n3 state=down reason="its slurmd had ended"
@@ -403,26 +406,18 @@ says "srun --mpi=pmix, as one of 2 processes"
 says "SHMEM_PMIX_LIBRARY=/nowhere/libpmix.so.2 cannot be loaded"
 
 # A PE that is killed, and a job that is cancelled, both in the middle of a barrier.
-busy() {
-    timeout 300 srun -Q -O --mpi="$mpi" -N4 -n8 -J busy "$@" "$programs/busy" >"$out" 2>&1 &
-    for _ in {1..600}; do
-        grep -qE "^(\[0\] )?round 8$" "$out" && return
-        sleep 0.1
-    done
-    cat "$out"
-    fail "the job does not start"
-}
+busy() { begin srun -Q -O --mpi="$mpi" -N4 -n8 -J busy "$@" "$programs/busy"; }
 for mpi in pmi2 pmix; do
     echo "-- kill -9 of one PE ($mpi)"
     busy -K
     kill -9 "$(processes | head -n 1)"
-    fails wait $!
+    fails wait "$job_pid"
     gone "a job whose PE was killed"
 done
 echo "-- scancel"
 busy
 scancel --name=busy
-fails wait $!
+fails wait "$job_pid"
 gone "a job that was cancelled"
 echo "-- a PE that gives up ends the job"
 for mpi in pmi2 pmix; do
