@@ -85,8 +85,8 @@ part_simulations() {
 }
 
 part benchmarks turn user "benchmarks in release mode"
-# The NAS benchmarks and what measures, optimised and without checks of arithmetic, and whether they are vector code. The packages beside theirs ask for what the whole workspace asks of its dependencies: without them
-# all would be built again.
+# The NAS benchmarks and what measures, optimised and without checks of arithmetic, and whether they are vector code. The packages
+# beside theirs ask for what the whole workspace asks of its dependencies: without them all would be built again.
 part_benchmarks() {
     local theirs=(--release --quiet -p npb-kernels -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests-apps)
     cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored

@@ -31,8 +31,8 @@ static void all_others(void)
     deprecated();
 }
 
-/* With the argument `linking`, a selection for programs that are linked in another way: routines of each kind reach their
-   variables, which are then at other addresses. */
+/* With the argument `linking`, a selection for programs that are linked in another way, which have their variables at other
+   addresses. */
 int main(int argc, char **argv)
 {
     int provided, initialized = 1;

@@ -182,8 +182,8 @@ fn either_ends_a_job_of_shmrun_which_says_who() {
             let [message] = &messages[..] else {
                 panic!("{what}: {out:?}");
             };
-            // From another node they may be heard of before the one that ended without a word to OpenSHMEM: then they are the
-            // cause, and it is told all the same.
+            // The launcher may hear of such a peer before PE 3, which said nothing to OpenSHMEM. Then it reports the peer as the
+            // cause, and how PE 3 ended in the last line.
             let by_peer = what != "global-exit" && !message.contains("PE 3 on node 1");
             if by_peer {
                 assert!(

@@ -90,8 +90,8 @@ fn place(pid: i32, file: &str) -> PathBuf {
 /// The environment of a process. One that executes a program at this moment has none for a while, and its parent goes on
 /// before it has: waits for that.
 fn environment(pid: i32) -> std::io::Result<Vec<u8>> {
-    // Whether the process did not execute at an earlier look. Only then does an empty environment count: between two looks the
-    // process may have come to an end with that.
+    // An empty environment counts only if an earlier look found that the process does not execute a program: it may have
+    // finished that after its environment was read.
     let mut settled = false;
     // A process that was stopped at that moment counts as one without a mark.
     for _ in 0..10_000 {
