@@ -75,6 +75,7 @@ part_layouts() {
 part ignored turn user "tests that are too long for each run"
 # Explorations and benchmarks compute, in release mode: they are the two parts below.
 part_ignored() {
+    cargo build --workspace --examples --quiet
     cargo test --workspace --exclude npb-ports --exclude npb-kernels --exclude shmem-tests-apps --lib --bins --tests \
         --no-fail-fast --quiet -- --ignored --skip explore
 }

@@ -66,6 +66,16 @@ impl Process {
         matches!(self.state, 'Z' | 'X')
     }
 
+    /// What a variable was in its environment when it began to execute its program, if it may be read.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        let environ = environment(self.pid).ok()?;
+        let mut variables = environ.split(|&byte| byte == 0);
+        variables.find_map(|variable| {
+            let value = str::from_utf8(variable).ok()?.strip_prefix(name)?;
+            value.strip_prefix('=').map(str::to_owned)
+        })
+    }
+
     /// Sends this very process a signal, and nobody that has got its number since. Returns whether it was
     /// there to be reached.
     ///
