@@ -81,15 +81,17 @@ impl Ends {
             .collect()
     }
 
-    /// Whether PEs failed with different statuses of their own. What has the number of a signal that ends
-    /// jobs is a consequence.
-    pub fn differ(&self) -> bool {
-        let own = self.runs.iter().filter_map(|run| match run.end {
-            End::Code(code) if ![0, 128 + 9, 128 + 15].contains(&code) => Some(code),
-            _ => None,
+    /// Whether PEs failed with different statuses of their own, among them the one by which a PE that still ran ended the
+    /// job, if any did. What has the number of a signal that ends jobs is a consequence.
+    pub fn differ(&self, ended_by: Option<u8>) -> bool {
+        let codes = self.runs.iter().filter_map(|run| match run.end {
+            End::Code(code) => Some(code),
+            End::Signal { .. } => None,
         });
-        let (min, max) = (own.clone().min(), own.max());
-        min != max
+        let own = codes
+            .chain(ended_by)
+            .filter(|code| ![0, 128 + 9, 128 + 15].contains(code));
+        own.clone().min() != own.max()
     }
 
     /// All of it in one line.
@@ -205,15 +207,21 @@ mod tests {
 
     #[test]
     fn consequences_are_no_statuses_of_their_own() {
-        let of = |all: &[End]| {
+        let of = |ended_by, all: &[End]| {
             let mut ends = Ends::default();
             (0..).zip(all).for_each(|(rank, &end)| ends.add(rank, end));
-            ends.differ()
+            ends.differ(ended_by)
         };
         let code = End::Code;
-        assert!(of(&[code(3), code(0), code(4)]));
-        assert!(!of(&[code(3), code(3), code(0), code(143), killed(9)]));
-        assert!(!of(&[]));
+        assert!(of(None, &[code(3), code(0), code(4)]));
+        assert!(!of(
+            None,
+            &[code(3), code(3), code(0), code(143), killed(9)]
+        ));
+        assert!(!of(None, &[]));
+        assert!(of(Some(3), &[killed(9), code(0), code(4)]));
+        assert!(!of(Some(3), &[code(3), killed(9)]));
+        assert!(!of(Some(128 + 9), &[killed(9), code(4)]));
     }
 
     proptest! {

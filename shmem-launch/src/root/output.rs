@@ -235,9 +235,10 @@ impl Root {
         }
     }
 
-    /// Says how all PEs have ended, if that was asked for, or if several failed in different ways.
+    /// Reports how all PEs ended, if the user asked for it, or if PEs failed in different ways.
     pub(super) fn tell_statuses(&mut self, ends: &Ends) {
-        if self.setup.options.all_statuses || (self.status != 0 && ends.differ()) {
+        let by_pe = self.blames_pe.then_some(self.status);
+        if self.setup.options.all_statuses || (self.status != 0 && ends.differ(by_pe)) {
             self.say(&format!("how all PEs ended: {}", ends.line()));
         }
     }
