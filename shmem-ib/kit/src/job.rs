@@ -79,14 +79,14 @@ impl Job {
 
     /// The same, each PE configured as `change` says.
     pub fn with(n: u32, change: impl Fn(&mut EndpointConfig, &mut SoftConfig)) -> Self {
-        let job = Self::bare(n, change);
+        let job = Self::bare(n, &change);
         job.pes.iter().for_each(Pe::register);
         job
     }
 
     /// A second job in which only PE 0 has registered its memory.
     pub fn unregistered(&self, n: u32, deadline: Duration) -> Self {
-        let job = Self::bare(n, |config, _| {
+        let job = Self::bare(n, &|config, _| {
             config.job_id = [9; 16];
             config.connect_deadline = deadline;
         });
@@ -94,7 +94,7 @@ impl Job {
         job
     }
 
-    fn bare(n: u32, change: impl Fn(&mut EndpointConfig, &mut SoftConfig)) -> Self {
+    fn bare(n: u32, change: &dyn Fn(&mut EndpointConfig, &mut SoftConfig)) -> Self {
         Self::on(n, |number, config| {
             let mut soft = SoftConfig::loopback(u64::from(number) + 1000);
             change(config, &mut soft);
@@ -117,8 +117,13 @@ impl Job {
 impl<H: Hca> Job<H> {
     /// A job without memory, each PE on the HCA that `open` gives it.
     pub fn on(n: u32, open: impl Fn(u32, &mut EndpointConfig) -> H) -> Self {
+        Self::opened(n, &open)
+    }
+
+    // As `on`, and `each` as `run`, but compiled once for all tests.
+    fn opened(n: u32, open: &dyn Fn(u32, &mut EndpointConfig) -> H) -> Self {
         let book = Arc::new(Book::default());
-        let pes: Vec<Pe<H>> = (0..n).map(|i| Pe::new(i, n, &book, &open)).collect();
+        let pes: Vec<Pe<H>> = (0..n).map(|i| Pe::new(i, n, &book, open)).collect();
         let addresses = pes
             .iter()
             .map(|pe| Some(Lookup::Ready(pe.endpoint.ud_address())));
@@ -128,9 +133,12 @@ impl<H: Hca> Job<H> {
 
     /// Runs `body` for every PE, each in a thread of its own.
     pub fn run(&self, body: impl Fn(&Pe<H>) + Sync) {
+        self.each(&body);
+    }
+
+    fn each(&self, body: &(dyn Fn(&Pe<H>) + Sync)) {
         std::thread::scope(|scope| {
             for pe in &self.pes {
-                let body = &body;
                 scope.spawn(move || body(pe));
             }
         });
@@ -142,7 +150,7 @@ impl<H: Hca> Pe<H> {
         number: u32,
         n_pes: u32,
         book: &Arc<Book>,
-        open: &impl Fn(u32, &mut EndpointConfig) -> H,
+        open: &dyn Fn(u32, &mut EndpointConfig) -> H,
     ) -> Self {
         let mut config = EndpointConfig {
             pe: number,

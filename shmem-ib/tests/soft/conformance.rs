@@ -35,7 +35,7 @@ fn everything() -> SharedWindow {
     unsafe { SharedWindow::everything() }
 }
 
-fn open(bind: &str, mtu: Mtu, faults: impl Fn(u64) -> Faults) -> Loopback {
+fn open(bind: &str, mtu: Mtu, faults: fn(u64) -> Faults) -> Loopback {
     Loopback([1, 2].map(|seed| {
         let bind = bind.parse().expect("an address");
         let config = SoftConfig {

@@ -42,6 +42,36 @@ pub struct Setting {
     pub help: &'static str,
 }
 
+impl Setting {
+    /// The value that `lookup` has for this setting, or the default.
+    fn value<T>(
+        &self,
+        parse: fn(&str) -> Result<T, ValueError>,
+        lookup: &mut dyn FnMut(&str) -> Option<String>,
+    ) -> Result<T, SettingsError> {
+        let (name, text) = self.text(lookup);
+        parse(&text).map_err(|reason| self.rejects(name, text, reason))
+    }
+
+    /// The name that is set, and its text; without any, the default.
+    fn text(&self, lookup: &mut dyn FnMut(&str) -> Option<String>) -> (&'static str, String) {
+        let mut names = [Some(self.name), self.alias].into_iter().flatten();
+        names
+            .find_map(|name| Some((name, lookup(name)?)))
+            .unwrap_or_else(|| (self.name, self.default.to_owned()))
+    }
+
+    fn rejects(&self, name: &'static str, text: String, reason: ValueError) -> SettingsError {
+        SettingsError {
+            name,
+            value: shown(name, text),
+            reason,
+            form: self.form,
+            default: self.default,
+        }
+    }
+}
+
 /// A variable whose value cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}={value}: {reason}; expected {form} (default {default})")]
@@ -86,23 +116,16 @@ macro_rules! settings {
             pub fn parse(
                 mut lookup: impl FnMut(&str) -> Option<String>,
             ) -> Result<Self, SettingsError> {
+                Self::read(&mut lookup)
+            }
+
+            // One function for all callers: it is long, and each closure would be compiled with a copy of it.
+            fn read(lookup: &mut dyn FnMut(&str) -> Option<String>) -> Result<Self, SettingsError> {
                 let mut rows = TABLE.iter();
                 let settings = Self {
                     $( $field: {
                         let row = rows.next().expect("one row a field");
-                        let names = [Some(row.name), row.alias].into_iter().flatten();
-                        let (name, text) = names
-                            .filter_map(|name| Some((name, lookup(name)?)))
-                            .next()
-                            .unwrap_or_else(|| (row.name, row.default.to_owned()));
-                        let text = text.as_str();
-                        $parse(text).map_err(|reason| SettingsError {
-                            name,
-                            value: shown(name, text.to_owned()),
-                            reason,
-                            form: row.form,
-                            default: row.default,
-                        })?
+                        row.value($parse, lookup)?
                     }, )*
                 };
                 settings.check()?;
