@@ -538,6 +538,14 @@ impl Root {
         }
     }
 
+    /// Agents that could not end before their output was read have the time for it from now on.
+    fn be_patient_anew(&mut self, now: u64) {
+        let from = self.clock(now);
+        if let Some(at) = self.give_up_at.as_mut().filter(|_| self.interrupts < 3) {
+            *at = (*at).max(from.saturating_add(PATIENCE_NS));
+        }
+    }
+
     /// Passes a signal on to all processes.
     fn pass_on(&mut self, signal: u8) {
         self.agent.out.send(&Frame::Signal(signal));

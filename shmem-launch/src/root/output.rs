@@ -172,6 +172,7 @@ impl Root {
             }
             self.turns[stream as usize].set_blocked(!sink.is_empty(), now);
             self.return_credit();
+            self.be_patient_anew(now);
         }
     }
 

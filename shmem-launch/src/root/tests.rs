@@ -258,6 +258,33 @@ fn credit_comes_back_when_text_is_written() {
 }
 
 #[test]
+fn agents_whose_output_was_not_read_have_their_time_when_it_is() {
+    const MINUTE: u64 = 60 * SECOND;
+    let mut r = root();
+    let data = b"text\n";
+    let output = Frame::Output {
+        rank: 0,
+        stream: Stream::Out,
+        data,
+    };
+    up(&mut r, &output, 1);
+    r.handle(Event::Signal(15), 2);
+    let gives_up = |r: &mut Root, at| {
+        r.handle(Event::Timer, at);
+        let err = r.take_text(Stream::Err);
+        r.handle(Event::Written(Stream::Err, err.len()), at);
+        String::from_utf8(err)
+            .unwrap()
+            .contains("did not end in time")
+    };
+    assert!(!gives_up(&mut r, MINUTE));
+    let text = r.take_text(Stream::Out);
+    r.handle(Event::Written(Stream::Out, text.len()), MINUTE + 5 * SECOND);
+    assert!(!gives_up(&mut r, MINUTE + 11 * SECOND));
+    assert!(gives_up(&mut r, 2 * MINUTE));
+}
+
+#[test]
 fn a_closed_stream_stops_its_writers() {
     let mut r = root();
     up(
