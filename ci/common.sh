@@ -80,10 +80,10 @@ need() {
 nothing_is_missing() { [[ ${#missing[@]} == 0 ]] || cannot "$1" "these packages are missing (Debian's names): ${missing[*]}"; }
 
 # run_tests [--no-run]: all tests but those of documentation, by cargo-nextest where it is installed. Its settings are in
-# .config/nextest.toml. Tests wait more than they compute, so there are two for each processor. The unit tests of the NAS
+# .config/nextest.toml. Tests wait more than they compute, so there are two for each processor. The tests of the NAS
 # benchmarks compute, in release mode: ci/nightly.sh runs them.
 run_tests() {
-    local tests=(--workspace --exclude npb-ports --exclude npb-kernels)
+    local tests=(--workspace --exclude npb-ports --exclude npb-kernels --exclude shmem-tests-apps)
     if cargo nextest --version >/dev/null 2>&1; then
         [[ $* == --no-run ]] || set -- --test-threads $((2 * $(nproc)))
         cargo nextest run --cargo-quiet "${tests[@]}" "$@"
@@ -97,11 +97,17 @@ format() {
 lints() {
     if cargo clippy --version >/dev/null 2>&1; then
         cargo clippy --workspace --all-targets --quiet -- -D warnings
-        # `--all-targets` leaves out tests with `test = false`: this one runs in virtual machines only.
-        cargo clippy -p shmem-ib --test devices --quiet -- -D warnings
+        # `--all-targets` leaves out tests with `test = false`.
+        cargo clippy --workspace --test devices --test apps --quiet -- -D warnings
     else
         skipped lints "there is no cargo clippy"
     fi
+}
+
+# documentation [--lib]: of libraries and programs, or of libraries only. Those for C have their documentation in docs/.
+documentation() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude shmem-capi --exclude shmem-pmi-c --no-deps \
+        --document-private-items --quiet "$@"
 }
 
 # The programs of the NAS benchmarks.

@@ -25,7 +25,8 @@ part_programs() {
     cargo build "${release[@]}" --bins --examples
     local bin=$target/release
     "$bin/shmrun" -n 4 --nodes 2 "$bin/npb-ep" A
-    # The benchmarks check what they move.
+    cargo test "${release[@]}" --test apps
+    # What measures checks what it moves.
     "$bin/shmrun" -n 3 --nodes 2 "$bin/p2p" 1 >/dev/null
     "$bin/shmrun" -n 6 --nodes 3 "$bin/first_contact" --stops 1 --stop-ms 100 >/dev/null
     "$bin/shmrun" -n 2 "$bin/pages" 4 --passes 1 >/dev/null
@@ -93,9 +94,8 @@ part_benchmarks() {
     cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored
     cargo test "${theirs[@]}" --test apps -- --include-ignored
     # Once with checks of arithmetic.
-    cargo test --quiet -p npb-kernels -p shmem-tests-apps --lib --test apps \
-        --config profile.dev.package.npb-kernels.overflow-checks=true \
-        --config profile.dev.package.npb-kernels.debug-assertions=true
+    cargo test --quiet -p npb-kernels -p shmem-tests-apps --lib --test apps --config profile.dev.package.npb-kernels.opt-level=1 \
+        --config profile.dev.package.npb-ports.opt-level=1
 }
 
 part models turn user "models of what threads share"
@@ -115,6 +115,9 @@ part_vm_verbs() { ci/vm.sh conformance interop; }
 
 part vm_jobs turn user "jobs on real verbs in virtual machines"
 part_vm_jobs() { ci/vm.sh verbs run soft two_jobs marks; }
+
+part programs_docs night user "documentation of programs, too"
+part_programs_docs() { documentation; }
 
 part vm night user "all jobs of virtual machines"
 part_vm() { ci/vm.sh; }

@@ -8,9 +8,6 @@ source "$(dirname "$0")/common.sh"
 begin_skipped
 
 build() { run_tests --no-run; }
-documentation() {
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
-}
 
 stage "format" format
 stage "build of the tests" build
@@ -19,5 +16,5 @@ stage "tests" run_tests
 stage "programs in the documentation" cargo test --workspace --exclude shmem-macros --doc --quiet
 stage "benchmarks, each once" cargo test -p shmem-benches --benches --quiet -- --test
 stage "lints" lints
-stage "documentation" documentation
+stage "documentation" documentation --lib
 stages ci/test.sh

@@ -95,14 +95,11 @@ fn settings_hold_under_hydra() {
 
 #[test]
 fn the_whole_library_under_hydra() {
-    let jobs = [
-        hydra("-n 3", &[CONFORMANCE]),
-        hydra_on(2, "", &[CONFORMANCE]),
-    ];
-    for job in jobs.into_iter().flatten() {
-        let out = job.succeed();
-        assert!(out.contains("checks passed on"), "{out}");
-    }
+    let Some(job) = hydra_on(2, "", &[CONFORMANCE]) else {
+        return;
+    };
+    let out = job.succeed();
+    assert!(out.contains("checks passed on"), "{out}");
 }
 
 #[test]

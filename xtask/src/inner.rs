@@ -15,6 +15,8 @@ struct Crate {
     name: &'static str,
     /// Packages of which the unit tests run.
     unit: &'static [&'static str],
+    /// Options of `cargo test` for these.
+    options: &'static [&'static str],
     /// Arguments of `cargo test` for more, if any.
     more: &'static [&'static str],
     /// Jobs: a program of `tests`, and a layout of `tests/jobs/layouts/named.txt`.
@@ -35,14 +37,20 @@ const STARTS: &[(&str, &str)] = &[
     ("lives", "three_nodes_uneven"),
     ("lives", "by_exec"),
 ];
-const NONE: &[(&str, &str)] = &[];
+const PLAIN: Crate = Crate {
+    name: "",
+    unit: &[],
+    options: &[],
+    more: &[],
+    jobs: &[],
+};
 
 const CRATES: &[Crate] = &[
     Crate {
         name: "core",
         unit: &["shmem-core"],
-        more: &[],
         jobs: ROUTINES,
+        ..PLAIN
     },
     Crate {
         name: "ib",
@@ -55,54 +63,54 @@ const CRATES: &[Crate] = &[
         ],
         more: &["-p", "shmem-ib", "--test", "handshake", "--test", "sim"],
         jobs: CONNECTIONS,
+        ..PLAIN
     },
     Crate {
         name: "pmi",
         unit: &["shmem-pmi"],
         more: &["-p", "shmem-pmi", "--test", "*"],
         jobs: STARTS,
+        ..PLAIN
     },
     Crate {
         name: "node",
         unit: &["shmem-node"],
-        more: &[],
         jobs: STARTS,
+        ..PLAIN
     },
     Crate {
         name: "launch",
         unit: &["shmem-launch"],
         more: &["-p", "shmem-launch", "--test", "sim"],
         jobs: STARTS,
+        ..PLAIN
     },
     Crate {
         name: "capi",
         unit: &["shmem-capi", "shmem-table"],
-        more: &[],
-        jobs: NONE,
+        ..PLAIN
     },
     Crate {
         name: "macros",
-        unit: &[],
         more: &["-p", "shmem-test", "--test", "macros"],
-        jobs: NONE,
+        ..PLAIN
     },
     Crate {
         name: "npb",
         unit: &["npb-kernels", "npb-ports"],
-        more: &[],
-        jobs: NONE,
+        // They compute.
+        options: &["--release"],
+        ..PLAIN
     },
     Crate {
         name: "graph500",
         unit: &["graph500"],
-        more: &[],
-        jobs: NONE,
+        ..PLAIN
     },
     Crate {
         name: "mpi",
         unit: &["shmem-mpi", "shmem-pmix"],
-        more: &[],
-        jobs: NONE,
+        ..PLAIN
     },
 ];
 
@@ -134,7 +142,8 @@ pub fn run(name: &str) -> Result<String, Error> {
     }
     if !of.unit.is_empty() {
         let packages = of.unit.iter().flat_map(|package| ["-p", package]);
-        let words: Vec<_> = packages.chain(["--lib"]).collect();
+        let options = of.options.iter().copied();
+        let words: Vec<_> = packages.chain(["--lib"]).chain(options).collect();
         timed("unit tests", || test(&words))?;
     }
     if !of.more.is_empty() {

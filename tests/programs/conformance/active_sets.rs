@@ -45,7 +45,7 @@ unsafe fn add(into: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-const ROOM: usize = 12_000;
+const ROOM: usize = 6000;
 const FREE: u64 = u64::MAX;
 
 /// Every collective of `len` elements on a group whose PEs are `pes`.
@@ -184,7 +184,7 @@ fn active_sets() {
                 size,
                 psync: sym(psync),
             };
-            for len in [1, 3, 1500] {
+            for len in [1, 3, 300] {
                 run_all(group, pes, len, dest, source);
             }
         });
@@ -251,7 +251,7 @@ fn raw_collectives_on_teams() {
         let reversed = world.split_strided(n - 1, -1, n, None).unwrap().unwrap();
         for team in [world, Team::shared(), &reversed] {
             let pes: Vec<usize> = team.members().iter().collect();
-            for len in [1, 200, 3000] {
+            for len in [1, 200, 2400] {
                 run_all(Group::Team(team), &pes, len, dest, source);
             }
             barrier_all();

@@ -201,7 +201,7 @@ fn many_plain_atomics() {
 /// Every operation that a request may be, to every PE.
 fn requests_bring_what_scopes_do() {
     // The last length is sent in several pieces.
-    for len in [0, 1, 100, 5000, 300_000] {
+    for len in [0, 1, 100, 5000, 140_000] {
         let (me, n) = (my_pe(), n_pes());
         let area = alloc::<u64>(len).unwrap();
         let copy = alloc::<u64>(len).unwrap();

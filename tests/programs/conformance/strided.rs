@@ -118,7 +118,7 @@ fn block_strided_gets() {
 }
 
 fn random_strides() {
-    const ROOM: usize = 4000;
+    const ROOM: usize = 2000;
     let (me, n) = (my_pe(), n_pes());
     let area = alloc::<u64>(ROOM * n).unwrap();
     let mine = area.at(me * ROOM..(me + 1) * ROOM);
