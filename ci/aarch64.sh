@@ -52,7 +52,7 @@ at_exit 'rm -rf "$dir"'
 
 build() {
     cargo build --quiet --workspace --bin shmrun --bin conformance --bin xtask --example ring
-    cargo build --quiet --target "$arm" -p shmem-core -p shmem-launch -p npb-ports -p shmem-tests -p shmem-examples \
+    cargo build --quiet "${npb_optimised[@]}" --target "$arm" -p shmem-core -p shmem-launch -p npb-ports -p shmem-tests -p shmem-examples \
         --bin shmem-info --bin shmrun --bin 'npb-*' --bin conformance --example ring --example histogram
     c_programs
 }

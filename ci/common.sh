@@ -80,8 +80,8 @@ need() {
 nothing_is_missing() { [[ ${#missing[@]} == 0 ]] || cannot "$1" "these packages are missing (Debian's names): ${missing[*]}"; }
 
 # run_tests [--no-run]: all tests but those of documentation, by cargo-nextest where it is installed. Its settings are in
-# .config/nextest.toml. Tests wait more than they compute, so there are two for each processor. The tests of the NAS
-# benchmarks compute, in release mode: ci/nightly.sh runs them.
+# .config/nextest.toml. Tests wait more than they compute, so there are two for each processor. The NAS
+# benchmarks and the jobs of tests/apps compute: ci/nightly.sh runs their tests, in release mode.
 run_tests() {
     local tests=(--workspace --exclude npb-ports --exclude npb-kernels --exclude shmem-tests-apps)
     if cargo nextest --version >/dev/null 2>&1; then
@@ -104,11 +104,16 @@ lints() {
     fi
 }
 
-# documentation [--lib]: of libraries and programs, or of libraries only. Those for C have their documentation in docs/.
+# documentation [--lib]: of libraries and programs, or of libraries only. With --lib cargo would document the
+# libraries for C, too, one of which is also called `shmem`.
 documentation() {
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude shmem-capi --exclude shmem-pmi-c --no-deps \
         --document-private-items --quiet "$@"
 }
+
+# The NAS benchmarks in dev mode, where they run: without optimisation they take minutes.
+# shellcheck disable=SC2034 # of those who source this
+npb_optimised=(--config profile.dev.package.npb-kernels.opt-level=1 --config profile.dev.package.npb-ports.opt-level=1)
 
 # The programs of the NAS benchmarks.
 npb_programs() { basename -s .rs npb-ports/src/bin/*.rs; }

@@ -41,7 +41,7 @@ part_oldest() {
     echo "stated: $stated; installed: $(rustc --version)"
     [[ $(rustc --version) != "rustc $stated."* ]] || return 0
     command -v rustup >/dev/null || { echo "ci/nightly.sh oldest: rustup is not installed" >&2; return 1; }
-    CARGO_TARGET_DIR=$target/oldest rustup run --install "$stated" cargo check --workspace --all-targets --quiet
+    CARGO_TARGET_DIR=$target/oldest rustup run --install "$stated" cargo check --workspace --all-targets --test devices --test apps --quiet
 }
 
 part api ci user "public interface"
@@ -76,6 +76,7 @@ part_layouts() {
 part ignored turn user "tests that are too long for each run"
 # Explorations and benchmarks compute, in release mode: they are the two parts below.
 part_ignored() {
+    # Tests start them, and `--tests` does not build them.
     cargo build --workspace --examples --quiet
     cargo test --workspace --exclude npb-ports --exclude npb-kernels --exclude shmem-tests-apps --lib --bins --tests \
         --no-fail-fast --quiet -- --ignored --skip explore
@@ -94,8 +95,8 @@ part_benchmarks() {
     cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored
     cargo test "${theirs[@]}" --test apps -- --include-ignored
     # Once with checks of arithmetic.
-    cargo test --quiet -p npb-kernels -p shmem-tests-apps --lib --test apps --config profile.dev.package.npb-kernels.opt-level=1 \
-        --config profile.dev.package.npb-ports.opt-level=1
+    cargo test --quiet -p npb-kernels -p shmem-tests-apps --lib --test apps "${npb_optimised[@]}" \
+        --config profile.dev.package.shmem-tests-apps.opt-level=1
 }
 
 part models turn user "models of what threads share"
@@ -116,8 +117,8 @@ part_vm_verbs() { ci/vm.sh conformance interop; }
 part vm_jobs turn user "jobs on real verbs in virtual machines"
 part_vm_jobs() { ci/vm.sh verbs run soft two_jobs marks; }
 
-part programs_docs night user "documentation of programs, too"
-part_programs_docs() { documentation; }
+part docs night user "documentation of programs, too"
+part_docs() { documentation; }
 
 part vm night user "all jobs of virtual machines"
 part_vm() { ci/vm.sh; }

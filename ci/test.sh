@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What must hold before a change lands: tests, whole jobs, format, lints, documentation.
+# What must hold before a change lands: tests, whole jobs, format, lints, documentation of libraries.
 # Needs cargo and a C linker. What else would be of use and is missing is skipped, and reported at the end (see
 # ci/common.sh: SHMEM_TEST_REQUIRE=all fails instead). A stage that fails does not keep the next from running.
 # With cargo-nextest, all programs of tests share the processors; without it, one runs after the other.
-# What takes longer is run by ci/nightly.sh.
+# ci/nightly.sh runs what takes longer, among it the tests of the NAS benchmarks and of tests/apps.
 source "$(dirname "$0")/common.sh"
 begin_skipped
 

@@ -107,13 +107,13 @@ fn nobody_goes_on_without_whom_others_wait_for() {
         let mut output = job.stdout();
         output.read_until("round 1\n");
         let count = if victim == "busy-pe" { 6 } else { 3 };
-        let targets = job.wait_for_processes(victim, count);
-        // Without the agent of node 0, which is the parent of the other agents, no job goes on.
-        let of_node_0 = |p: &Process| targets.iter().any(|child| child.parent == p.pid);
-        let mut targets = targets.iter().filter(|p| !of_node_0(p));
+        let all = job.wait_for_processes(victim, count);
+        // The agent of node 0 is the parent of the others. No job goes on without it.
+        let of_node_0 = |p: &Process| all.iter().any(|child| child.parent == p.pid);
+        let mut targets = all.iter().filter(|p| !of_node_0(p));
         assert!(
             targets.next().is_some_and(|p| p.kill(libc::SIGKILL)),
-            "{victim}"
+            "{all:?}"
         );
         let outcome = job.wait();
         assert_eq!(outcome.code(), code, "{outcome:?}");

@@ -133,8 +133,8 @@ fn packets_cross_the_network_between_the_hosts() {
 #[test]
 fn every_routine_works_between_hosts() {
     let Some(net) = Network::new() else { return };
-    net.job("-n 3 --hosts 0,1,2", CONFORMANCE).succeed();
-    let xrc = net.job("-n 4 --hosts 0,1", CONFORMANCE);
+    net.job("-n 4 --hosts 0,1,2", CONFORMANCE).succeed();
+    let xrc = net.job("-n 4 --hosts 0,1,2", CONFORMANCE);
     xrc.env("SHMEM_TRANSPORT", "xrc").succeed();
 }
 

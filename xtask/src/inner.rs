@@ -1,6 +1,6 @@
 //! `cargo xtask t CRATE`: what to run after each change of a crate. Its unit tests, and a few whole jobs that pass through it.
 //!
-//! It leaves out what takes long or is far from the crate; `ci/test.sh` has everything. Programs of jobs are built and
+//! It leaves out what takes long or is far from the crate; `ci/test.sh` and `ci/nightly.sh` have everything. Programs of jobs are built and
 //! started without the tests around them, which take longer to compile than the jobs to run.
 
 use std::process::{Command, ExitStatus, Output};
@@ -37,6 +37,7 @@ const STARTS: &[(&str, &str)] = &[
     ("lives", "three_nodes_uneven"),
     ("lives", "by_exec"),
 ];
+/// Nothing is run for it.
 const PLAIN: Crate = Crate {
     name: "",
     unit: &[],
@@ -98,7 +99,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "npb",
         unit: &["npb-kernels", "npb-ports"],
-        // They compute.
+        // Without optimisation they take minutes.
         options: &["--release"],
         ..PLAIN
     },

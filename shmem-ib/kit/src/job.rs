@@ -120,7 +120,7 @@ impl<H: Hca> Job<H> {
         Self::opened(n, &open)
     }
 
-    // As `on`, and `each` as `run`, but compiled once for all tests.
+    // `on`, compiled once for all tests.
     fn opened(n: u32, open: &dyn Fn(u32, &mut EndpointConfig) -> H) -> Self {
         let book = Arc::new(Book::default());
         let pes: Vec<Pe<H>> = (0..n).map(|i| Pe::new(i, n, &book, open)).collect();
@@ -136,6 +136,7 @@ impl<H: Hca> Job<H> {
         self.each(&body);
     }
 
+    // `run`, compiled once for all tests.
     fn each(&self, body: &(dyn Fn(&Pe<H>) + Sync)) {
         std::thread::scope(|scope| {
             for pe in &self.pes {

@@ -81,15 +81,15 @@ impl Ends {
             .collect()
     }
 
-    /// Whether PEs failed with different statuses of their own, among them the one by which a PE that still ran ended the
-    /// job, if any did. What has the number of a signal that ends jobs is a consequence.
-    pub fn differ(&self, ended_by: Option<u8>) -> bool {
+    /// Whether PEs failed with different statuses of their own. `aborted` is the status by which a PE ended the job, which may
+    /// have run until it was killed. What has the number of a signal that ends jobs is a consequence.
+    pub fn differ(&self, aborted: Option<u8>) -> bool {
         let codes = self.runs.iter().filter_map(|run| match run.end {
             End::Code(code) => Some(code),
             End::Signal { .. } => None,
         });
         let own = codes
-            .chain(ended_by)
+            .chain(aborted)
             .filter(|code| ![0, 128 + 9, 128 + 15].contains(code));
         own.clone().min() != own.max()
     }
@@ -207,10 +207,10 @@ mod tests {
 
     #[test]
     fn consequences_are_no_statuses_of_their_own() {
-        let of = |ended_by, all: &[End]| {
+        let of = |aborted, all: &[End]| {
             let mut ends = Ends::default();
             (0..).zip(all).for_each(|(rank, &end)| ends.add(rank, end));
-            ends.differ(ended_by)
+            ends.differ(aborted)
         };
         let code = End::Code;
         assert!(of(None, &[code(3), code(0), code(4)]));

@@ -49,6 +49,9 @@ use spawned::{Outer, SpawnedJobs};
 /// that another one is silent.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
+/// How long output may wait for its reader before the agents get more time to end.
+const SLOW_NS: u64 = 1_000_000_000;
+
 /// What a program gets that writes for nobody, and its number in the status of those that it ends.
 const SIGPIPE: u8 = 13;
 
@@ -157,6 +160,8 @@ pub struct Root {
     ending: bool,
     /// Whether it is the failure of a PE, which may turn out to be a consequence.
     blames_pe: bool,
+    /// Whether a PE ended the job by its own request.
+    aborted: bool,
     interrupts: u32,
     /// When the time limit is over.
     deadline: Option<u64>,
@@ -164,6 +169,8 @@ pub struct Root {
     /// Hosts that cannot be reached, while others of them are waited for.
     missing: Option<missing::Missing>,
     give_up_at: Option<u64>,
+    /// Since when there is output that was not read.
+    unread_since: Option<u64>,
     finished: bool,
     moments: Moments,
     report: Option<Reduced>,
@@ -203,6 +210,7 @@ impl Root {
             status: 0,
             ending: false,
             blames_pe: false,
+            aborted: false,
             interrupts: 0,
             deadline: setup.options.timeout_s.map(|s| {
                 let limit = s.saturating_mul(1_000_000_000);
@@ -211,6 +219,7 @@ impl Root {
             stop_at: None,
             missing: None,
             give_up_at: None,
+            unread_since: None,
             finished: false,
             moments: Moments::default(),
             report: None,
@@ -329,6 +338,7 @@ impl Root {
                 }
             }
         }
+        self.look_at_reader(now);
         self.timers(now);
         self.show_progress(now);
     }
@@ -477,6 +487,7 @@ impl Root {
         if self.end_with(status) {
             self.blames_pe =
                 fault.cause.is_of_a_pe() && !fault.is_silent() && status == fault.status();
+            self.aborted = self.blames_pe && matches!(fault.cause, Cause::Abort { .. });
             // A process that fails has run, though the others may still be on their way.
             if fault.cause.is_of_a_pe() {
                 self.tell_running();
@@ -513,7 +524,7 @@ impl Root {
             return self.fault(fault, now);
         }
         if std::mem::take(&mut self.blames_pe) && !self.is_over() {
-            self.status = fault.status();
+            (self.status, self.aborted) = (fault.status(), false);
             let text = fault.message(&self.setup.hosts).to_string();
             self.say(&format!(
                 "{text}; this was before the job was ended, so PEs may have failed because of it"
@@ -538,12 +549,27 @@ impl Root {
         }
     }
 
-    /// Agents that could not end before their output was read have the time for it from now on.
-    fn be_patient_anew(&mut self, now: u64) {
+    /// Agents end when their output was read. Where that took long, they have the full time for it again.
+    fn look_at_reader(&mut self, now: u64) {
+        if !self.sinks.iter().all(Sink::is_empty) {
+            self.unread_since.get_or_insert(now);
+            return;
+        }
+        let slow = self.is_reader_slow(now);
+        self.unread_since = None;
         let from = self.clock(now);
-        if let Some(at) = self.give_up_at.as_mut().filter(|_| self.interrupts < 3) {
+        if let Some(at) = self
+            .give_up_at
+            .as_mut()
+            .filter(|_| slow && self.interrupts < 3)
+        {
             *at = (*at).max(from.saturating_add(PATIENCE_NS));
         }
+    }
+
+    fn is_reader_slow(&self, now: u64) -> bool {
+        self.unread_since
+            .is_some_and(|since| now.saturating_sub(since) >= SLOW_NS)
     }
 
     /// Passes a signal on to all processes.
@@ -613,10 +639,8 @@ impl Root {
         }
         if due(self.give_up_at) && !self.is_over() {
             // Text that waits for a slow reader shows that the agents are not to blame.
-            let unwritten = !self.sinks.iter().all(Sink::is_empty);
-            let waiting = unwritten && self.interrupts < 3;
-            if waiting {
-                self.give_up_at = Some(now.saturating_add(PATIENCE_NS));
+            if self.is_reader_slow(now) && self.interrupts < 3 {
+                self.give_up_at = Some(clock.saturating_add(PATIENCE_NS));
             } else {
                 self.say("the agents did not end in time; leaving their processes to the kernel");
                 self.jobs.give_up();

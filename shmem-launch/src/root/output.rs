@@ -172,7 +172,6 @@ impl Root {
             }
             self.turns[stream as usize].set_blocked(!sink.is_empty(), now);
             self.return_credit();
-            self.be_patient_anew(now);
         }
     }
 
@@ -238,7 +237,7 @@ impl Root {
 
     /// Reports how all PEs ended, if the user asked for it, or if PEs failed in different ways.
     pub(super) fn tell_statuses(&mut self, ends: &Ends) {
-        let by_pe = self.blames_pe.then_some(self.status);
+        let by_pe = self.aborted.then_some(self.status);
         if self.setup.options.all_statuses || (self.status != 0 && ends.differ(by_pe)) {
             self.say(&format!("how all PEs ended: {}", ends.line()));
         }

@@ -258,7 +258,7 @@ fn credit_comes_back_when_text_is_written() {
 }
 
 #[test]
-fn agents_whose_output_was_not_read_have_their_time_when_it_is() {
+fn agents_have_time_to_end_after_their_output_was_read() {
     const MINUTE: u64 = 60 * SECOND;
     let mut r = root();
     let data = b"text\n";
@@ -282,6 +282,63 @@ fn agents_whose_output_was_not_read_have_their_time_when_it_is() {
     r.handle(Event::Written(Stream::Out, text.len()), MINUTE + 5 * SECOND);
     assert!(!gives_up(&mut r, MINUTE + 11 * SECOND));
     assert!(gives_up(&mut r, 2 * MINUTE));
+}
+
+#[test]
+fn output_that_never_ends_does_not_keep_the_launcher() {
+    let mut r = root();
+    let output = Frame::Output {
+        rank: 0,
+        stream: Stream::Out,
+        data: b"text\n",
+    };
+    up(&mut r, &output, 1);
+    r.handle(Event::Signal(15), 2);
+    let mut said = String::new();
+    for second in 1..60 {
+        up(&mut r, &output, second * SECOND);
+        said += &write_all(&mut r).1;
+        r.handle(Event::Timer, second * SECOND + 1);
+    }
+    assert!(said.contains("did not end in time"), "{said}");
+}
+
+#[test]
+fn how_pes_ended_is_reported_with_the_status_by_which_one_ended_the_job() {
+    let killed = End::Signal {
+        signal: 15,
+        core: false,
+    };
+    let segv = End::Signal {
+        signal: 11,
+        core: false,
+    };
+    let abort = Cause::Abort {
+        rank: 0,
+        code: 3,
+        message: String::new(),
+    };
+    let died = Cause::Pe { rank: 0, end: segv };
+    for (cause, ends, reported) in [
+        (abort.clone(), [killed, End::Code(4)], true),
+        (abort, [killed, End::Code(3)], false),
+        (died, [segv, End::Code(1)], false),
+    ] {
+        let mut r = root();
+        let fault = Fault {
+            node: 0,
+            pid: 7,
+            cause,
+        };
+        up(&mut r, &Frame::Fault(fault), 1);
+        let mut report = Reduced::default();
+        (0..)
+            .zip(ends)
+            .for_each(|(rank, end)| report.processes.ends.add(rank, end));
+        up(&mut r, &Frame::Done(Box::new(report)), 2);
+        let (_, err) = write_all(&mut r);
+        assert_eq!(err.contains("how all PEs ended"), reported, "{err}");
+    }
 }
 
 #[test]

@@ -23,8 +23,8 @@ const LIMIT_TIME: Duration = Duration::from_secs(10);
 
 const OPTIONS: [&str; 4] = ["--tree-degree", "2", "-n", "8"];
 
-/// The launch agent of a PE whose program is no template. The numbers of agents say nothing of their nodes: a parent in
-/// the tree starts its children when it comes to that.
+/// The launch agent whose child a PE is: with a template, PEs are no children of it. Process numbers do not tell the node of
+/// an agent, because agents start their children in any order.
 #[track_caller]
 fn agent_of(job: &Running, pe: usize) -> i32 {
     let (rank, all) = (pe.to_string(), job.processes());

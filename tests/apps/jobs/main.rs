@@ -1,7 +1,6 @@
 //! The benchmarks as whole jobs through the real `shmrun`: NAS, Graph500, and the model of whole jobs.
 //!
-//! They are a package of their own, so that a change of the library is tested by `shmem-tests` before these programs, which take
-//! the longest to compile, are built.
+//! They are a package of their own: they are tested in release mode, and other tests are built without them.
 
 mod graph500;
 mod npb;

@@ -178,8 +178,8 @@ fn packets_get_lost() {
 #[test]
 fn over_xrc() {
     for kernel in KERNELS {
-        let job = kernel.job("-n 4 --nodes 2", &["S"]);
-        kernel.verifies(job.env("SHMEM_TRANSPORT", "xrc"), 4, "S");
+        let job = kernel.job("-n 16 --nodes 4", &["S"]);
+        kernel.verifies(job.env("SHMEM_TRANSPORT", "xrc"), 16, "S");
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Most faults show as soon as two settings meet. All combinations of thirteen settings would be thousands of jobs, all
 //! pairs are about a dozen. The rows are found greedily: of some random rows the one with the most new pairs is taken, until
-//! no pair is left; and of several arrays that are found so, the shortest is taken. They follow from a seed, so another seed is
-//! another array.
+//! no pair is left. [`rows`] makes several arrays so and returns the shortest. They follow from a seed, so another seed is another
+//! array.
 
 /// A value: the number of its setting, and its own number in the setting.
 pub(super) type Value = (usize, usize);
@@ -18,6 +18,7 @@ pub(super) fn rows(
     allowed: impl Fn(Value, Value) -> bool,
     seed: u64,
 ) -> Vec<Vec<usize>> {
+    /// How many arrays are made.
     const ARRAYS: usize = 20;
     let mut random = Random(seed);
     let arrays = (0..ARRAYS).map(|_| array(counts, &allowed, &mut random));

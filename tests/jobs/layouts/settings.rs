@@ -29,7 +29,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             ("2 on 2", Options("-n 2 --nodes 2")),
             ("4 on 2", Options("-n 4 --nodes 2")),
             // Uneven, and no power of two.
-            ("4 on 3", Options("-n 4 --nodes 3")),
+            ("5 on 3", Options("-n 5 --nodes 3")),
         ],
     },
     Setting {

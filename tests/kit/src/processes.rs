@@ -66,7 +66,7 @@ impl Process {
         matches!(self.state, 'Z' | 'X')
     }
 
-    /// What a variable was in its environment when it began to execute its program, if it may be read.
+    /// The value that a variable had when the process began its program, if its environment may be read.
     pub fn variable(&self, name: &str) -> Option<String> {
         let environ = environment(self.pid).ok()?;
         let mut variables = environ.split(|&byte| byte == 0);

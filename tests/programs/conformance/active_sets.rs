@@ -45,7 +45,8 @@ unsafe fn add(into: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-const ROOM: usize = 6000;
+/// More than a reduction on an active set fetches at a time.
+const ROOM: usize = 9000;
 const FREE: u64 = u64::MAX;
 
 /// Every collective of `len` elements on a group whose PEs are `pes`.

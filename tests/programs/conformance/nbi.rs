@@ -200,7 +200,7 @@ fn many_plain_atomics() {
 
 /// Every operation that a request may be, to every PE.
 fn requests_bring_what_scopes_do() {
-    // The last length is sent in several pieces.
+    // The last length reaches over a border of parts, where the heap has some.
     for len in [0, 1, 100, 5000, 140_000] {
         let (me, n) = (my_pe(), n_pes());
         let area = alloc::<u64>(len).unwrap();

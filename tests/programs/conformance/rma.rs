@@ -188,7 +188,7 @@ fn non_blocking() {
 /// Sources of all lengths, inside of the heap and outside, may be changed after a scope that ends with
 /// local completion, on contexts of all kinds.
 fn sources_are_released_together() {
-    const LENGTHS: [usize; 9] = [1, 8, 40, 700, 5000, 16_384, 16_385, 100_000, 300_000];
+    const LENGTHS: [usize; 9] = [1, 8, 40, 700, 5000, 16_384, 16_385, 100_000, 400_000];
     const SMALL: usize = 200;
     let (me, n) = (my_pe(), n_pes());
     let total: usize = LENGTHS.iter().sum();

@@ -19,7 +19,8 @@ pub(crate) const CHECKS: &[Check] = &[
 
 /// Data of many lengths in a ring; whoever has the signal finds all of the data.
 fn signal_after_data() {
-    const ROOM: usize = 10_000;
+    // Some of the data goes by streams.
+    const ROOM: usize = 20_000;
     let (me, n) = (my_pe(), n_pes());
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let data = alloc::<u32>(ROOM).unwrap();
