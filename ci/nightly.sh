@@ -108,7 +108,7 @@ part_package() { ci/package.sh --verify; }
 part fuzz turn user "decoders and servers, with random bytes"
 part_fuzz() {
     cargo run --quiet --release --config profile.release.overflow-checks=true --config profile.release.debug-assertions=true \
-        -p shmem-fuzz --bin campaign -- --total "${SHMEM_NIGHTLY_FUZZ:-5000000}"
+        -p shmem-fuzz --bin campaign -- --total "${SHMEM_NIGHTLY_FUZZ:-100000000}"
 }
 
 part vm_verbs turn user "real verbs in a virtual machine"

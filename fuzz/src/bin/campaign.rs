@@ -121,7 +121,9 @@ fn run(options: &Options) -> io::Result<bool> {
                         Ok(n) => {
                             let tried = tried.fetch_add(n, Ordering::Relaxed) + n;
                             let late = start.elapsed().as_secs() >= options.seconds;
-                            if tried >= options.total || late {
+                            // Not before the last target has had its turn.
+                            let round_is_over = at + 1 == options.targets.len();
+                            if round_is_over && (tried >= options.total || late) {
                                 over.store(true, Ordering::Relaxed);
                             }
                         }
