@@ -80,8 +80,8 @@ need() {
 nothing_is_missing() { [[ ${#missing[@]} == 0 ]] || cannot "$1" "these packages are missing (Debian's names): ${missing[*]}"; }
 
 # run_tests [--no-run]: all tests but those of documentation, by cargo-nextest where it is installed. Its settings are in
-# .config/nextest.toml. Tests wait more than they compute, so there are two for each processor. The NAS
-# benchmarks and the jobs of tests/apps compute: ci/nightly.sh runs their tests, in release mode.
+# .config/nextest.toml. Tests wait more than they compute, so there are two for each processor. The NAS benchmarks
+# and the jobs of tests/apps compute: ci/nightly.sh runs their tests, in release mode.
 run_tests() {
     local tests=(--workspace --exclude npb-ports --exclude npb-kernels --exclude shmem-tests-apps)
     if cargo nextest --version >/dev/null 2>&1; then

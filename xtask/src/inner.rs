@@ -1,7 +1,7 @@
 //! `cargo xtask t CRATE`: what to run after each change of a crate. Its unit tests, and a few whole jobs that pass through it.
 //!
-//! It leaves out what takes long or is far from the crate; `ci/test.sh` and `ci/nightly.sh` have everything. Programs of jobs are built and
-//! started without the tests around them, which take longer to compile than the jobs to run.
+//! It leaves out what takes long or is far from the crate; `ci/test.sh` and `ci/nightly.sh` have everything. Programs of jobs
+//! are built and started without the tests around them, which take longer to compile than the jobs to run.
 
 use std::process::{Command, ExitStatus, Output};
 use std::time::Instant;

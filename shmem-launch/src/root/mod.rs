@@ -49,9 +49,6 @@ use spawned::{Outer, SpawnedJobs};
 /// that another one is silent.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// How long output may wait for its reader before the agents get more time to end.
-const SLOW_NS: u64 = 1_000_000_000;
-
 /// What a program gets that writes for nobody, and its number in the status of those that it ends.
 const SIGPIPE: u8 = 13;
 
@@ -547,29 +544,6 @@ impl Root {
         if !self.agent.exited {
             self.agent.out.send(&Frame::Stop { grace_ns });
         }
-    }
-
-    /// Agents end when their output was read. Where that took long, they have the full time for it again.
-    fn look_at_reader(&mut self, now: u64) {
-        if !self.sinks.iter().all(Sink::is_empty) {
-            self.unread_since.get_or_insert(now);
-            return;
-        }
-        let slow = self.is_reader_slow(now);
-        self.unread_since = None;
-        let from = self.clock(now);
-        if let Some(at) = self
-            .give_up_at
-            .as_mut()
-            .filter(|_| slow && self.interrupts < 3)
-        {
-            *at = (*at).max(from.saturating_add(PATIENCE_NS));
-        }
-    }
-
-    fn is_reader_slow(&self, now: u64) -> bool {
-        self.unread_since
-            .is_some_and(|since| now.saturating_sub(since) >= SLOW_NS)
     }
 
     /// Passes a signal on to all processes.

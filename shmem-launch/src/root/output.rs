@@ -7,12 +7,15 @@
 //! output is lost for another reason, even if all PEs end well. Input that cannot be read is told and
 //! counted in the same way.
 
-use super::{Root, SIGPIPE};
+use super::{PATIENCE_NS, Root, SIGPIPE};
 use crate::exit;
 use crate::fold::{Notice, Passed};
 use crate::frame::{CREDIT_STEP, Frame, OUTPUT_OVERHEAD, Stream};
 use crate::report::Ends;
 use crate::stdio::{Said, Separate, Speaker, Turns};
+
+/// How long output may wait for its reader before the agents get more time to end.
+const SLOW_NS: u64 = 1_000_000_000;
 
 /// Bytes that may wait for their turn where no credit bounds them.
 const ROOM: usize = 1 << 20;
@@ -173,6 +176,29 @@ impl Root {
             self.turns[stream as usize].set_blocked(!sink.is_empty(), now);
             self.return_credit();
         }
+    }
+
+    /// Agents end when their output was read. Where that took long, they have the full time for it again.
+    pub(super) fn look_at_reader(&mut self, now: u64) {
+        if !self.sinks.iter().all(Sink::is_empty) {
+            self.unread_since.get_or_insert(now);
+            return;
+        }
+        let slow = self.is_reader_slow(now);
+        self.unread_since = None;
+        let from = self.clock(now);
+        if let Some(at) = self
+            .give_up_at
+            .as_mut()
+            .filter(|_| slow && self.interrupts < 3)
+        {
+            *at = (*at).max(from.saturating_add(PATIENCE_NS));
+        }
+    }
+
+    pub(super) fn is_reader_slow(&self, now: u64) -> bool {
+        self.unread_since
+            .is_some_and(|since| now.saturating_sub(since) >= SLOW_NS)
     }
 
     /// What is not yet written of a stream will not be, nor what comes.
