@@ -97,8 +97,8 @@ unit() {
 }
 
 # Launchers: of AArch64, and of this machine. PEs begin as programs of this machine, which emulate.
-emulated() { timeout 300 qemu-aarch64 "$programs/shmrun" "$@"; }
-mixed() { timeout 300 "$native/shmrun" "$@"; }
+emulated() { timeout 1200 qemu-aarch64 "$programs/shmrun" "$@"; }
+mixed() { timeout 1200 "$native/shmrun" "$@"; }
 # job OPTIONS PROGRAM...: of AArch64, under both.
 job() {
     local options=$1 shmrun
@@ -146,7 +146,7 @@ archive() {
     done
     # shmrun, shmem-info, and two libraries.
     [[ $elf -ge 4 ]] || return 1
-    timeout 300 qemu-aarch64 "$dir/$name/bin/shmrun" -n 2 qemu-aarch64 "$dir/$name/bin/shmem-info" >/dev/null
+    timeout 1200 qemu-aarch64 "$dir/$name/bin/shmrun" -n 2 qemu-aarch64 "$dir/$name/bin/shmem-info" >/dev/null
 }
 
 [[ ${1:-} != lints ]] || { lints; exit; }

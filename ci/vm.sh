@@ -10,7 +10,6 @@
 #   VM_DIR            where the kernel and the results are kept (target/vm, target/vm-aarch64)
 #   SHMEM_TEST_REQUIRE=all   fail, where it would otherwise say why it cannot run and pass
 #   VM_CPUS, VM_MEMORY   processors (2) and megabytes (2048) of a machine
-#   VM_TIMEOUT        seconds for the jobs of one kind (1600)
 #   SOS_PREFIX        where Sandia OpenSHMEM is installed, for jobs that put others beside this library
 source "$(dirname "$0")/common.sh"
 export VM_ARCH=${VM_ARCH:-x86_64}
@@ -125,7 +124,7 @@ for name in "${wanted[@]}"; do
     break
 done
 
-# Starts a machine whose console goes to a file: its node (0: alone), its limit of seconds.
+# Starts a machine whose console goes to a file: its node (0: alone). A machine that hangs ends after three hours.
 boot() {
     local node=$1 wire=(-nic none)
     if [[ $node != 0 ]]; then
@@ -134,7 +133,7 @@ boot() {
         wire=(-netdev "dgram,id=wire,local.type=unix,local.path=$dir/wire$node,remote.type=unix,remote.path=$dir/wire$other"
             -device "virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0$node,romfile=")
     fi
-    timeout -k 5 "$2" "${machine[@]}" -nodefaults -nographic -no-reboot -monitor none -serial stdio \
+    timeout -k 5 3h "${machine[@]}" -nodefaults -nographic -no-reboot -monitor none -serial stdio \
         -accel tcg,thread=multi -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-2048}" \
         -kernel "$dir/vmlinux" -initrd "$dir/initramfs" -device virtio-rng-pci "${wire[@]}" \
         -virtfs "local,path=$share,mount_tag=host,security_model=none,multidevs=remap" "${rivals[@]}" \
@@ -177,12 +176,12 @@ run_jobs() {
         left=()
         for name in "$@"; do [[ -n ${status[$name]:-} ]] || left+=("$name"); done
         [[ ${#left[@]} -gt 0 ]] || return 0
-        for name in "${left[@]}"; do echo "$name $(about "$name" seconds)"; done >"$share/list"
+        printf '%s\n' "${left[@]}" >"$share/list"
         [[ $attempt == 1 ]] || echo "-- a machine ended without a result; once more: ${left[*]}"
         rm -f "$dir"/wire[12] "$dir"/console?
         running=()
         began=$SECONDS
-        for node in "${nodes[@]}"; do boot "$node" "${VM_TIMEOUT:-1600}"; done
+        for node in "${nodes[@]}"; do boot "$node"; done
         lives=no
         if are_up "${nodes[@]}"; then
             wait "${running[-1]}" 2>/dev/null || true

@@ -1,5 +1,4 @@
 # vm: one
-# seconds: 400
 # shows: the conformance suite of verbs, and endpoints, on two Soft-RoCE devices
 source /host/jobs/common.sh
 export SHMEM_TEST_HCA=$HCA SHMEM_TEST_REQUIRE=all

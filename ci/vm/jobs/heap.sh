@@ -1,11 +1,10 @@
 # vm: one
-# seconds: 300
 # shows: heaps registered whole and in parts with real verbs: results, and what it takes of the machine
 source /host/jobs/common.sh
 export SHMEM_HCA=rxe1,rxe2
 status=0
 run() {
-    timeout 200 shmrun "$@" >/tmp/out 2>&1
+    limited shmrun "$@" >/tmp/out 2>&1
     local result=$?
     cat /tmp/out
     return $result

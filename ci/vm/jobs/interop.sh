@@ -1,5 +1,4 @@
 # vm: one
-# seconds: 600
 # shows: our software HCA and the kernel's rxe on one wire: the conformance suite between the two
 source /host/jobs/common.sh
 ip netns add soft
@@ -32,7 +31,7 @@ round() {
     [[ $loss == 0 ]] || lose "$loss"
     echo "== $order, MTU $mtu, loss $loss %"
     # shellcheck disable=SC2086 # perhaps no kind
-    timeout 200 devices interop "$order" "$mtu" $kind >/tmp/out 2>&1 || status=1
+    limited devices interop "$order" "$mtu" $kind >/tmp/out 2>&1 || status=1
     cat /tmp/out
     local column="$order/$mtu/$loss%" row
     columns+=("$column")

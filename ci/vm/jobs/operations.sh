@@ -1,5 +1,4 @@
 # vm: one
-# seconds: 300
 # measures: yes
 # shows: single operations over Soft-RoCE, as multiples of the software HCA's time for the same
 # Times under emulation say nothing but their ratios.
@@ -8,7 +7,7 @@ source /host/jobs/common.sh
 export SHMEM_SYMMETRIC_SIZE=16M
 for round in 1 2 3; do
     for device in soft "$HCA"; do
-        SHMEM_HCA=$device timeout 80 shmrun -n 2 --nodes 2 p2p 5 --table >"/tmp/$device.$round" 2>&1 || {
+        SHMEM_HCA=$device limited shmrun -n 2 --nodes 2 p2p 5 --table >"/tmp/$device.$round" 2>&1 || {
             cat "/tmp/$device.$round"
             exit 1
         }

@@ -1,6 +1,5 @@
 # vm: one
 # arch: aarch64
-# seconds: 1400
 # shows: pages that are not of 4 KiB: every routine of Rust and of C, with statics, over the software HCA; some over Soft-RoCE
 source /host/jobs/common.sh
 size=$(getconf PAGESIZE)
@@ -10,7 +9,7 @@ status=0
 job() {
     local hca=$1 pes=$2 nodes=$3 result=0 began=$SECONDS
     shift 3
-    SHMEM_HCA=$hca timeout 600 shmrun -n "$pes" --nodes "$nodes" "$@" >/tmp/out 2>&1 || result=$?
+    SHMEM_HCA=$hca limited shmrun -n "$pes" --nodes "$nodes" "$@" >/tmp/out 2>&1 || result=$?
     cat /tmp/out
     show "$(printf '%-10s %s PEs, %s nodes: %-14s status %s, %3s s: %s' "$hca" "$pes" "$nodes" "$1" "$result" \
         $((SECONDS - began)) "$(grep -v '^ *$\|Version' /tmp/out | tail -1)")"

@@ -1,5 +1,4 @@
 # vm: one
-# seconds: 60
 # shows: the devices work: RC between rxe1 and rxe2 by ibv_rc_pingpong
 set -e
 source /host/jobs/common.sh

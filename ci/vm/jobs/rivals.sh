@@ -1,5 +1,4 @@
 # vm: one
-# seconds: 1500
 # measures: yes
 # rivals: yes
 # shows: one-sided operations of this library and of others over the same devices: events per operation

@@ -1,6 +1,5 @@
 # vm: one
 # arch: x86_64 aarch64
-# seconds: 120
 # shows: jobs over the software HCA on the guest's loopback
 set -e
 source /host/jobs/common.sh

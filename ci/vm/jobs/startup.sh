@@ -1,5 +1,4 @@
 # vm: one
-# seconds: 500
 # measures: yes
 # shows: 64 PEs on 8 nodes, static against on-demand: start, memory of the machine, queue pairs
 # Times under emulation say nothing but their ratios.

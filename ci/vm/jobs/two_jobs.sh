@@ -1,5 +1,4 @@
 # vm: two
-# seconds: 300
 # shows: jobs over real verbs on two machines, started by ssh
 source /host/jobs/common.sh
 status=0
@@ -10,7 +9,7 @@ job() {
     echo "== $how, $pes PEs: $*"
     before=$(packets rxe0)
     # shellcheck disable=SC2086 # several variables
-    env $how timeout 100 shmrun -n "$pes" --hosts node1,node2 --rsh "$RSH" --report /tmp/report "$@"
+    limited env $how shmrun -n "$pes" --hosts node1,node2 --rsh "$RSH" --report /tmp/report "$@"
     result=$?
     cat /tmp/report
     local sent=$(($(packets rxe0) - before))

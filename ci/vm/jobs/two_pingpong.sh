@@ -1,5 +1,4 @@
 # vm: two
-# seconds: 90
 # shows: two machines: RC between their devices, commands by ssh
 set -e
 source /host/jobs/common.sh

@@ -1,5 +1,4 @@
 # vm: one
-# seconds: 300
 # shows: jobs over real verbs on two emulated nodes, one device each, on demand and static
 source /host/jobs/common.sh
 status=0
@@ -13,7 +12,7 @@ job() {
     echo "== $connect, $pes PEs: $*"
     before=$(packets 'rxe[12]')
     started=$(cut -d' ' -f1 /proc/uptime)
-    SHMEM_HCA=$HCA SHMEM_CONNECT=$connect timeout 100 shmrun -n "$pes" --nodes 2 --report /tmp/report "$@"
+    SHMEM_HCA=$HCA SHMEM_CONNECT=$connect limited shmrun -n "$pes" --nodes 2 --report /tmp/report "$@"
     result=$?
     ended=$(cut -d' ' -f1 /proc/uptime)
     cat /tmp/report
