@@ -202,7 +202,7 @@ fn every_job_of_the_virtual_machine_says_what_it_is() {
             continue;
         }
         let text = read(&format!("ci/vm/jobs/{name}"));
-        for what in ["vm", "seconds", "shows"] {
+        for what in ["vm", "shows"] {
             assert!(text.contains(&format!("# {what}: ")), "{name}: no {what}");
         }
     }
