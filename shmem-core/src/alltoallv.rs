@@ -45,7 +45,8 @@ impl Team {
             .iter()
             .map(|len| {
                 let start = end;
-                end += len as usize;
+                // What is too much finds no room later.
+                end = usize::try_from(len).map_or(usize::MAX, |len| end.saturating_add(len));
                 start..end
             })
             .collect();
@@ -63,17 +64,24 @@ impl Team {
     #[track_caller]
     fn deliver<T: Datum>(&self, dest: SymSlice<T>, parts: &[impl AsRef<[T]>], plan: &Plan) {
         let n = self.n_pes();
+        let mut places = Vec::with_capacity(n);
+        for (to, part) in parts.iter().enumerate() {
+            let (start, len) = (plan.starts[to], part.as_ref().len());
+            let Some(place) = dest.elsewhere(start, len) else {
+                panic!(
+                    "alltoallv: the {len} elements for PE {} would begin at element {start} of dest, where no array \
+                     reaches: `work` is not the same array on all PEs, or somebody wrote to it meanwhile",
+                    self.world_pe(to)
+                )
+            };
+            places.push(place);
+        }
         nbi(|ops| {
             // Not all to the same at a time.
             for to in (0..n).map(|step| (self.my_pe() + step) % n) {
                 let part = parts[to].as_ref();
                 if !part.is_empty() {
-                    // Inside the receiver's array, who has looked; this PE's may be shorter than where it begins.
-                    let at = SymSlice::from_raw(
-                        dest.offset() + plan.starts[to] as usize * size_of::<T>(),
-                        part.len(),
-                    );
-                    ops.put(at, part, self.world_pe(to));
+                    ops.put(places[to], part, self.world_pe(to));
                 }
             }
         });

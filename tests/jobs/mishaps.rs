@@ -313,6 +313,13 @@ fn mistakes_in_arguments_panic_with_the_values() {
         &["alltoall: blocks of 9223372036854775808"],
     );
     ends("fcollect-too-long", 101, &["fcollect: dest has 4 elements"]);
+    for options in [ONE_NODE, NODES] {
+        // Its check would see that the arrays differ.
+        let (code, err) = run(options, "two-arrays-for-lengths", &[("SHMEM_CHECK", "0")]);
+        assert_eq!(code, Some(101), "{options}: {err}");
+        let said = "would begin at element 1099511627776 of dest, where no array reaches";
+        assert!(err.contains(said), "{options}: {err}");
+    }
     let said = "broadcast: there is no PE 9 in the world team, which has PEs 0 to";
     ends("no-such-root", 101, &[said]);
 }

@@ -137,6 +137,17 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             return Ok(());
         }
         "all-ask-for-no-such-pe" => shmem::p(array, 1, 1 << 20),
+        "two-arrays-for-lengths" => {
+            let n = shmem::n_pes();
+            let works = [alloc::<u64>(3 * n)?, alloc::<u64>(3 * n)?];
+            for work in works {
+                work.fill(0);
+                // Where others seem to want their parts.
+                work.at(2 * n..).fill(1 << 40);
+            }
+            barrier_all();
+            world.alltoallv(array, &vec![[1]; n], works[my_pe() % 2]);
+        }
         _ => {}
     }
     let mut world = Some(world);

@@ -61,6 +61,15 @@ impl<T: Datum> SymSlice<T> {
         }
     }
 
+    /// `len` elements from number `start` on of the array that begins where this one does on another PE, where it may be
+    /// longer. `None` if no array reaches so far.
+    pub(crate) fn elsewhere(self, start: u64, len: usize) -> Option<Self> {
+        let bytes = |elements: usize| elements.checked_mul(size_of::<T>());
+        let offset = self.offset.checked_add(bytes(start.try_into().ok()?)?)?;
+        let end = offset.checked_add(bytes(len)?)?;
+        (end <= rt().node.segment_len()).then_some(Self::from_raw(offset, len))
+    }
+
     /// The array of `len` elements at a symmetric address, such as one that
     /// [`symmetric`](crate::raw::symmetric) has found.
     ///
