@@ -10,6 +10,7 @@ use rustix::process::{Pid, test_kill_process};
 use rustix::thread::futex::{self, Flags};
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use super::page_up;
 use crate::cpus::Cpus;
 
 /// Sleeps while `*word == expected`, at most `max`. Returns early at a wake, a signal, or for no
@@ -70,7 +71,8 @@ pub fn end_at_once(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Starts a detached thread with a stack of `stack` bytes.
+/// Starts a detached thread of which the program notices nothing: with a stack of `stack` bytes beside the program's
+/// thread-local data, which lies there, too, and without the program's signals.
 ///
 /// `std::thread` gives each thread a name, a signal stack and a heap arena, which together cost
 /// more than the thread; a PE's start-up is short enough to notice.
@@ -95,9 +97,13 @@ pub fn spawn_thread(stack: usize, run: impl FnOnce() + Send + 'static) -> io::Re
         let mut attr: libc::pthread_attr_t = std::mem::zeroed();
         let mut thread: libc::pthread_t = std::mem::zeroed();
         libc::pthread_attr_init(&mut attr);
-        libc::pthread_attr_setstacksize(&mut attr, stack);
+        libc::pthread_attr_setstacksize(&mut attr, page_up(stack + thread_local_bytes()));
         libc::pthread_attr_setdetachstate(&mut attr, libc::PTHREAD_CREATE_DETACHED);
+        // A thread begins with the mask of the one that starts it.
+        let mut mask: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &signals_of_programs(), &mut mask);
         let errno = libc::pthread_create(&mut thread, &attr, enter, run.cast());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &mask, ptr::null_mut());
         libc::pthread_attr_destroy(&mut attr);
         errno
     };
@@ -107,4 +113,47 @@ pub fn spawn_thread(stack: usize, run: impl FnOnce() + Send + 'static) -> io::Re
         return Err(io::Error::from_raw_os_error(errno));
     }
     Ok(())
+}
+
+/// All signals that another thread can take instead. What a thread's own mistake raises stays with it, so that debuggers and
+/// core files show the place.
+fn signals_of_programs() -> libc::sigset_t {
+    const OF_THE_THREAD: [i32; 6] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+    ];
+    // SAFETY: sigfillset initialises the set; taking valid signals out cannot fail.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        for signal in OF_THE_THREAD {
+            libc::sigdelset(&mut set, signal);
+        }
+        set
+    }
+}
+
+/// What the thread-local data of the program and its libraries takes of each thread's stack, at most.
+fn thread_local_bytes() -> usize {
+    /// The C library's own, and what it keeps free for libraries that are loaded later.
+    const OF_THE_C_LIBRARY: usize = 16 << 10;
+    extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, sum: *mut libc::c_void) -> i32 {
+        // SAFETY: the C library passes a description that it fills in, and `sum` as below.
+        let (info, sum) = unsafe { (&*info, &mut *sum.cast::<usize>()) };
+        // SAFETY: so many headers lie there.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let local = headers.iter().filter(|h| h.p_type == libc::PT_TLS);
+        *sum += local
+            .map(|h| (h.p_memsz + h.p_align) as usize)
+            .sum::<usize>();
+        0
+    }
+    let mut sum = OF_THE_C_LIBRARY;
+    // SAFETY: `add` takes what it is called with, and keeps nothing.
+    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut sum).cast()) };
+    sum
 }

@@ -52,6 +52,12 @@ fn threads_communicate_at_once() {
     succeeds_everywhere("threads", "0 wrong on ");
 }
 
+/// Whatever the program's thread-local data takes, and although the program blocks a signal after init.
+#[test]
+fn threads_of_the_library_are_guests() {
+    succeeds_everywhere("guests", "PEs took their signal");
+}
+
 /// A store rings no bell, so each of these waits may take a while; without looking now and then they
 /// would take minutes.
 #[test]
