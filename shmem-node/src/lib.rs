@@ -13,7 +13,7 @@
 //! Three memfds, made by the NLA, without names in any file system, so nothing can be left behind:
 //!
 //! * **tables**: job facts, the map rank -> node, the addresses of all PEs, the results of PMI allgathers, and what PMI's
-//!   fences have made visible. Written by the NLA alone; sealed so that PEs can map it only for reading. It lies once per node however
+//!   fences have made visible. Written by the NLA alone; PEs map it for reading, and from Linux 5.1 on a seal enforces that. It lies once per node however
 //!   many PEs there are, which is what keeps a PE free of memory that grows with the job.
 //! * **heap**: the node barrier, one [`pe_block::PeBlock`] per PE (state, doorbell, statistics,
 //!   collective flags), and the symmetric segments of the node's PEs one after the other. Every PE

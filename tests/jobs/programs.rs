@@ -17,6 +17,7 @@ programs! {
     COSTS = "costs";
     CRASH = "crash";
     DIFFER = "differ";
+    FILTERED = "filtered";
     HANGS = "hangs";
     HASH_MAP = "hash-map";
     HEAT2D = "heat2d";

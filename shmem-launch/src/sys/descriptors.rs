@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
-use super::returned;
+use super::{naming, returned};
 
 /// The owner of a descriptor.
 ///
@@ -24,7 +24,7 @@ pub(crate) unsafe fn own(fd: RawFd) -> OwnedFd {
 /// Two connected Unix sockets, close-on-exec.
 pub(crate) fn socketpair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
-    Ok(rustix::net::socketpair(family, kind, flags, None)?)
+    rustix::net::socketpair(family, kind, flags, None).map_err(naming("socketpair of Unix sockets"))
 }
 
 /// A pipe, close-on-exec: read end, write end.
@@ -35,7 +35,7 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// A counter that wakes an epoll.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    Ok(rustix::event::eventfd(0, flags)?)
+    rustix::event::eventfd(0, flags).map_err(naming("eventfd"))
 }
 
 /// Makes operations on this open file non-blocking.
@@ -48,12 +48,13 @@ pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// (descriptor, number, close-on-exec). For a forked child that owns its descriptor table.
 pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)], first_closed: RawFd) -> io::Result<()> {
     // Out of the way first: a source may lie at the number of another one's target.
+    let behind = placed.iter().map(|&(_, to, _)| to + 1).max().unwrap_or(0);
     let parked = placed
         .iter()
         .map(|&(fd, ..)| {
             // SAFETY: open, as its user says.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            rustix::io::fcntl_dupfd_cloexec(fd, 64)
+            rustix::io::fcntl_dupfd_cloexec(fd, behind)
         })
         .collect::<Result<Vec<_>, _>>()?;
     for (&(_, to, cloexec), fd) in placed.iter().zip(&parked) {
@@ -65,18 +66,17 @@ pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)], first_closed: RawFd) 
     // What was out of the way is closed with the rest, though its number may lie below.
     drop(parked);
     // SAFETY: as above.
-    unsafe { shmem_node::sys::close_from(first_closed) }
+    unsafe { shmem_node::sys::close_between(first_closed, RawFd::MAX) }
 }
 
 /// Closes all descriptors but those in `keep`, which is sorted. For a forked child that owns its
 /// descriptor table.
 pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
     let mut from = 0;
-    for end in keep.iter().map(|&fd| fd as u32).chain([u32::MAX]) {
+    for end in keep.iter().copied().chain([RawFd::MAX]) {
         if from < end {
-            // SAFETY: plain system call. What is closed belongs to the parent's objects, which this
-            // child never drops.
-            returned(unsafe { libc::close_range(from, end - 1, 0) })?;
+            // SAFETY: what is closed belongs to the parent's objects, which this child never drops.
+            unsafe { shmem_node::sys::close_between(from, end - 1)? };
         }
         from = end.saturating_add(1);
     }
@@ -85,11 +85,11 @@ pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
 
 /// Opens /dev/null for reading and writing.
 pub(crate) fn dev_null() -> io::Result<OwnedFd> {
-    Ok(std::fs::OpenOptions::new()
+    let file = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
-        .open("/dev/null")?
-        .into())
+        .open("/dev/null");
+    Ok(file.map_err(naming("/dev/null"))?.into())
 }
 
 /// Takes what is standard input, and leaves /dev/null in its place.

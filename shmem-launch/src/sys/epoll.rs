@@ -8,6 +8,8 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
+use super::naming;
+
 /// One event of an epoll set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ready {
@@ -72,7 +74,8 @@ impl AsFd for Epoll {
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+        let set = epoll::create(CreateFlags::CLOEXEC);
+        Ok(Self(set.map_err(naming("epoll_create1"))?))
     }
 
     pub(crate) fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {

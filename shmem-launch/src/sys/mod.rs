@@ -42,6 +42,14 @@ fn returned(value: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
+/// An error with the name of what failed, such as a system call that some kernels and containers refuse.
+pub(crate) fn naming<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> io::Error {
+    move |e| {
+        let e = e.into();
+        io::Error::new(e.kind(), format!("{what}: {e}"))
+    }
+}
+
 /// Ticks per second of the times of processes.
 pub(crate) fn clock_ticks() -> u64 {
     rustix::param::clock_ticks_per_second()

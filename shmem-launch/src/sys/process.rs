@@ -13,7 +13,7 @@ use rustix::process::{
 };
 
 use super::limits::restore_limits;
-use super::returned;
+use super::{naming, returned};
 use crate::report::Used;
 
 /// Runs `child` in a copy of this process and gives the copy's process id. The copy ends when
@@ -161,7 +161,7 @@ pub(crate) fn kill(pid: i32, signal: i32) {
 
 /// Moves a process (0: this one) into a process group (0: a new one of its own).
 pub(crate) fn set_group(pid: i32, group: i32) -> io::Result<()> {
-    Ok(setpgid(Pid::from_raw(pid), Pid::from_raw(group))?)
+    setpgid(Pid::from_raw(pid), Pid::from_raw(group)).map_err(naming("setpgid"))
 }
 
 /// Makes this process the leader of a session of its own, away from any terminal.
@@ -172,7 +172,8 @@ pub(crate) fn new_session() -> io::Result<()> {
 
 /// From now on orphaned descendants become children of this process.
 pub(crate) fn become_subreaper() -> io::Result<()> {
-    Ok(set_child_subreaper(Some(rustix::process::getpid()))?)
+    let this = rustix::process::getpid();
+    set_child_subreaper(Some(this)).map_err(naming("prctl(PR_SET_CHILD_SUBREAPER)"))
 }
 
 /// From now on the end of the parent sends this process SIGTERM.

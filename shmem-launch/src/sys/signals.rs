@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::{own, returned};
+use super::{naming, own, returned};
 
 fn signal_set(signals: &[i32]) -> libc::sigset_t {
     // SAFETY: sigemptyset initialises the set; adding valid signals cannot fail.
@@ -95,7 +95,8 @@ pub(crate) fn signalfd(signals: &[i32]) -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised; the descriptor is new.
     unsafe {
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        Ok(own(returned(libc::signalfd(-1, &set, flags))?))
+        let fd = returned(libc::signalfd(-1, &set, flags)).map_err(naming("signalfd"))?;
+        Ok(own(fd))
     }
 }
 

@@ -41,11 +41,13 @@ pub fn file_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_size as u64)
 }
 
-/// Forbids resizing the memory file and, when `readonly`, any further writable mapping of it.
-pub fn seal(fd: BorrowedFd<'_>, readonly: bool) -> io::Result<()> {
-    let mut seals = SealFlags::SHRINK | SealFlags::GROW;
-    seals.set(SealFlags::FUTURE_WRITE, readonly);
-    Ok(rustix::fs::fcntl_add_seals(fd, seals)?)
+/// Forbids resizing the memory file and, when `readonly`, any further writable mapping of it, as far as the kernel can:
+/// before Linux 5.1 it does not know the latter, and some containers refuse both. Nothing depends on it. A process
+/// that does so by mistake gets an error, instead of damaging the job.
+pub fn seal(fd: BorrowedFd<'_>, readonly: bool) {
+    let size = SealFlags::SHRINK | SealFlags::GROW;
+    let add = |seals| rustix::fs::fcntl_add_seals(fd, seals).is_ok();
+    let _ = readonly && add(size | SealFlags::FUTURE_WRITE) || add(size);
 }
 
 /// Backs `len` bytes from `offset` with pages now, so that a full machine is an error here and

@@ -13,6 +13,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
 use rustix::io::{Errno, FdFlags};
+use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -65,16 +66,44 @@ pub unsafe fn put(fd: RawFd, at: RawFd) -> io::Result<()> {
     }
 }
 
-/// Closes all descriptors from a number on.
+/// Closes all descriptors from `first` to `last`.
 ///
 /// # Safety
 /// Nobody in this process uses them, or drops who owns them.
-pub unsafe fn close_from(first: RawFd) -> io::Result<()> {
+pub unsafe fn close_between(first: RawFd, last: RawFd) -> io::Result<()> {
+    // By number, because C libraries before 2.34 have no function for it.
     // SAFETY: as promised by the caller.
-    match unsafe { libc::close_range(first as u32, u32::MAX, 0) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return Ok(());
     }
+    // Kernels before 5.9 do not have this call, and filters of older containers refuse it.
+    for fd in open_descriptors(first, last)? {
+        // SAFETY: as promised by the caller. That a number is not open is no error.
+        unsafe { libc::close(fd) };
+    }
+    Ok(())
+}
+
+/// Numbers from `first` to `last` that may be open descriptors; without /proc all that the limit allows.
+fn open_descriptors(first: RawFd, last: RawFd) -> io::Result<Vec<RawFd>> {
+    /// What kernels allow at most, unless their administrator has said otherwise (`fs.nr_open`).
+    const MOST: u64 = 1 << 20;
+    let wanted = first..=last;
+    let Ok(listed) = std::fs::read_dir("/proc/self/fd") else {
+        // The hard limit, because the other may have been lowered since the descriptors were opened.
+        let limit = getrlimit(Resource::Nofile)
+            .maximum
+            .unwrap_or(MOST)
+            .min(MOST);
+        return Ok((first..=last.min(limit as RawFd - 1)).collect());
+    };
+    let mut open = Vec::new();
+    for entry in listed {
+        let name = entry?.file_name();
+        let fd = name.to_str().and_then(|name| name.parse().ok());
+        open.extend(fd.filter(|fd| wanted.contains(fd)));
+    }
+    Ok(open)
 }
 
 /// Calls `each` with every `NAME=value` of the environment, in its order, and copies nothing.

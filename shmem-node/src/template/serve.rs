@@ -89,7 +89,7 @@ fn become_pe(pe: &PeSpec, fds: &[OwnedFd], variables: &OwnVariables) -> io::Resu
     }
     // SAFETY: everything from here on belongs to the template or to other PEs. The owners of these
     // numbers in this process are forgotten by the caller.
-    unsafe { sys::close_from(FIRST_FREE_FD)? };
+    unsafe { sys::close_between(FIRST_FREE_FD, RawFd::MAX)? };
     // SAFETY: one thread only.
     unsafe { variables.write(pe) };
     renew_at_random()

@@ -201,20 +201,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
     let servers = servers.map_err(|e| bad(&e))?;
     let n_local = ranks.len() as u32;
     let input = launch.input_route(&tree);
-    let node = refused.and(addresses).and_then(|addresses| {
-        let parts = Parts {
-            launch: &launch,
-            settings: &settings,
-            node_of: &node_of,
-            addresses,
-            far,
-        };
-        // SAFETY: an agent has a single thread.
-        unsafe { Node::prepare(&parts, group) }
-    });
-
-    // After everything was forked that is not to inherit it. A remote shell has its standard error
-    // beside the link.
+    // Programs that are executed get the limit of before. A remote shell has its standard error beside the link.
     let open = |c: &ChildIo| u32::from(c.link.is_open()) + u32::from(c.said.is_some());
     let links = match &launch.machines {
         // Some may be started later.
@@ -226,7 +213,18 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
     let need = limits::descriptors(n_local, links, inputs);
     let have = sys::raise_descriptors(need.max(Portion::limit_for_full(agents_here)));
     let enough = limits::LimitError::of_agent(n_local, links, inputs, have);
-    let mut node = node.and_then(|node| enough.map(|()| node).map_err(|e| e.to_string()));
+    let enough = enough.map_err(|e| e.to_string());
+    let mut node = refused.and(enough).and(addresses).and_then(|addresses| {
+        let parts = Parts {
+            launch: &launch,
+            settings: &settings,
+            node_of: &node_of,
+            addresses,
+            far,
+        };
+        // SAFETY: an agent has a single thread.
+        unsafe { Node::prepare(&parts, group) }
+    });
     let mut agent = Agent::new(
         Setup {
             node: launch.node,

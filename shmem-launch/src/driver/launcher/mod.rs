@@ -105,7 +105,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let serves_pmix = launch.pmix.is_some();
     // SAFETY: one thread, as promised by the caller.
     let agent = match unsafe { children::start(&launch, by_shell, true, LINK) } {
-        Err(e) if !by_shell => return Err(failed("cannot start the first launch agent")(e)),
+        Err(e) if !by_shell => return Err(sys::naming("cannot start the first launch agent")(e)),
         agent => agent?,
     };
 
@@ -130,7 +130,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let room = Arc::new(Room::default());
     let reads = number.is_none() && launch.input != InputTo::Nobody;
     if reads {
-        reader(notes.clone(), room.clone());
+        reader(notes.clone(), room.clone())?;
     }
     let again = by_shell.then(|| launch.clone());
     let mut driver = LauncherProcess {
@@ -154,7 +154,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
         signals,
         wake,
         inbox,
-        writers: writers(&notes, files),
+        writers: writers(&notes, files)?,
         busy: [false; 2],
         room,
         room_given: 0,
@@ -168,7 +168,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
         driver.tell(Event::StdinEnd);
     }
     let status = driver.work();
-    let status = status.map_err(failed("cannot wait for what happens in it"))?;
+    let status = status.map_err(sys::naming("cannot wait for what happens in it"))?;
     if let Some(out) = driver.root.outgoing_outer() {
         driver.outer.send_all(out);
     }
@@ -195,10 +195,6 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
             recordings
         },
     })
-}
-
-fn failed(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
-    move |e| io::Error::new(e.kind(), format!("{what}: {e}"))
 }
 
 struct LauncherProcess {

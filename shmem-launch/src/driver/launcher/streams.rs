@@ -82,7 +82,10 @@ fn reason(e: &io::Error) -> Option<String> {
 /// Starts what writes the texts of each stream as they come. Where both are the same terminal, pipe or
 /// file, one text is written after the other, so that lines stay whole there, too.
 /// What is for the `files` of PEs goes there.
-pub(super) fn writers(notes: &Notes, files: Option<[Files; 2]>) -> [Sender<Text>; 2] {
+///
+/// # Errors
+/// If a thread cannot be started.
+pub(super) fn writers(notes: &Notes, files: Option<[Files; 2]>) -> io::Result<[Sender<Text>; 2]> {
     let (out, err) = (Arc::default(), Arc::default());
     let same = match (identity(Stream::Out), identity(Stream::Err)) {
         (Ok(out), Ok(err)) => out == err,
@@ -90,10 +93,17 @@ pub(super) fn writers(notes: &Notes, files: Option<[Files; 2]>) -> [Sender<Text>
     };
     let turn = if same { Arc::clone(&out) } else { err };
     let [out_files, err_files] = files.map_or([None, None], |files| files.map(Some));
-    [
-        writer(Stream::Out, notes.clone(), out, out_files),
-        writer(Stream::Err, notes.clone(), turn, err_files),
-    ]
+    Ok([
+        writer(Stream::Out, notes.clone(), out, out_files)?,
+        writer(Stream::Err, notes.clone(), turn, err_files)?,
+    ])
+}
+
+fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let started = std::thread::Builder::new().spawn(work);
+    started
+        .map(drop)
+        .map_err(sys::naming("cannot start a thread"))
 }
 
 /// What a stream leads to.
@@ -109,9 +119,9 @@ fn writer(
     notes: Notes,
     turn: Arc<Mutex<()>>,
     mut files: Option<Files>,
-) -> Sender<Text> {
+) -> io::Result<Sender<Text>> {
     let (sender, texts) = channel::<Text>();
-    std::thread::spawn(move || {
+    start_thread(move || {
         let (out, err) = (io::stdout(), io::stderr());
         let fd = of(stream, &out, &err);
         for text in texts {
@@ -132,8 +142,8 @@ fn writer(
                 }
             }
         }
-    });
-    sender
+    })?;
+    Ok(sender)
 }
 
 /// Room for input: the main loop raises it, the reader uses it up.
@@ -159,8 +169,8 @@ impl Room {
     }
 }
 
-pub(super) fn reader(notes: Notes, room: Arc<Room>) {
-    std::thread::spawn(move || {
+pub(super) fn reader(notes: Notes, room: Arc<Room>) -> io::Result<()> {
+    start_thread(move || {
         let mut buf = vec![0; STDIN_WINDOW as usize];
         let input = io::stdin();
         let why = loop {
@@ -183,7 +193,7 @@ pub(super) fn reader(notes: Notes, room: Arc<Room>) {
             }
         };
         notes.send(Note::StdinEnd(why));
-    });
+    })
 }
 
 /// Whether there never was input, or its end has come: a directory, something that is open for
