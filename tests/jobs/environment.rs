@@ -1,6 +1,8 @@
 //! What users say by environment variables, and what they are told.
 
-use crate::programs::{HELLO, LIVES, STATICS, shmrun};
+use shmem_testkit::Job;
+
+use crate::programs::{HELLO, LIVES, SHMRUN, STATICS, shmrun};
 
 /// More than any machine has that runs this, but pages come when they are touched.
 #[test]
@@ -28,6 +30,34 @@ fn a_heap_that_is_too_small_names_the_variable_on_all_pes() {
     ] {
         assert!(err.contains(part), "no {part:?} in: {err}");
     }
+}
+
+#[test]
+fn a_low_limit_of_descriptors_is_raised_or_named() {
+    let limited = |limit: &str| {
+        let script = format!("ulimit {limit}; exec \"$@\"");
+        let job = [
+            "sh",
+            SHMRUN,
+            "-n",
+            "2",
+            "--nodes",
+            "2",
+            "sh",
+            "-c",
+            "ulimit -Sn",
+        ];
+        Job::new("sh", "-c", &[&[&script[..]], &job[..]].concat()).run()
+    };
+    let output = limited("-Sn 32");
+    assert!(output.status.success(), "{}", output.stderr);
+    // Programs have that of the user.
+    assert_eq!(output.stdout, "32\n32\n");
+    // Some users may raise this one, too.
+    let output = limited("-n 32");
+    let err = output.stderr;
+    let said = "descriptors, but the limit (ulimit -Hn) is 32; raise it";
+    assert!(output.status.success() || err.contains(said), "{err}");
 }
 
 #[test]

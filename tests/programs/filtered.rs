@@ -16,24 +16,25 @@ type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let Some(end) = words.iter().position(|word| word == "--") else {
+    let mut halves = words.splitn(2, |word| word == "--");
+    let (what, command) = (halves.next(), halves.next().and_then(<[_]>::split_first));
+    let (Some(what), Some((program, args))) = (what, command) else {
         eprintln!("usage: filtered WHAT... -- COMMAND");
         return ExitCode::from(2);
     };
-    let (what, command) = (&words[..end], &words[end + 1..]);
     if let Err(e) = what.iter().try_for_each(|what| lacks(what)) {
         eprintln!("filtered: {e}");
         return ExitCode::from(2);
     }
-    let e = Command::new(&command[0]).args(&command[1..]).exec();
-    eprintln!("filtered: {}: {e}", command[0]);
+    let e = Command::new(program).args(args).exec();
+    eprintln!("filtered: {program}: {e}");
     ExitCode::from(127)
 }
 
 /// From now on the kernel lacks this, for this process and those that it starts.
 fn lacks(what: &str) -> Result<(), Failure> {
     if what == "linux-4.18" {
-        return older_than_5_1();
+        return as_linux_4_18();
     }
     let (call, error) = what.split_once('=').ok_or("CALL=ERROR is expected")?;
     let (call, conditions) = match call.split_once(':') {
@@ -56,7 +57,6 @@ fn errno(name: &str) -> Result<i32, Failure> {
         "EPERM" => libc::EPERM,
         "EINVAL" => libc::EINVAL,
         "EAGAIN" => libc::EAGAIN,
-        "EACCES" => libc::EACCES,
         _ => return Err(format!("this program does not know the error {name}").into()),
     })
 }
@@ -91,7 +91,7 @@ const CALLS: &[(&str, i64)] = &[
 ];
 
 /// What came after Linux 4.18: system calls, flags and options.
-fn older_than_5_1() -> Result<(), Failure> {
+fn as_linux_4_18() -> Result<(), Failure> {
     use SeccompCmpOp::{Eq, Ge, Le, MaskedEq};
     const P_PIDFD: u64 = 3;
     const MADV_COLD: u64 = 20;

@@ -6,8 +6,8 @@ export SHMEM_SYMMETRIC_SIZE=4M
 # The two devices of a machine that is alone; emulated nodes take them by turns.
 HCA=rxe1,rxe2
 
-# limited COMMAND...: ends a command that hangs. A quiet machine needs 10 to 40 s for the longest of them; one whose processors are
-# shared took ten times that.
+# limited COMMAND...: ends a command that hangs. The limit is far above what any command takes, because a machine that others use, too,
+# was seen to take ten times as long as a quiet one.
 limited() { timeout -k 5 1200 "$@"; }
 
 # What is to be seen in the table of results.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shmem_node::pe_block::PeState;
+use shmem_node::sys;
 
 use crate::attach::attached;
 use crate::runtime::try_rt;
@@ -27,11 +28,12 @@ pub(super) fn flush_all() {
 
 /// Has `tell` run if the process still exits when that has taken too long. Returns whether it will.
 pub(super) fn at_timeout(tell: impl FnOnce() + Send + 'static) -> bool {
-    let late = std::thread::Builder::new().spawn(move || {
+    const STACK: usize = 256 << 10;
+    let late = move || {
         std::thread::sleep(EXIT_TIMEOUT);
         tell();
-    });
-    late.is_ok()
+    };
+    sys::spawn_thread(STACK, late).is_ok()
 }
 
 /// Has the launcher end the job.

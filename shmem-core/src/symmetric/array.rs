@@ -61,8 +61,8 @@ impl<T: Datum> SymSlice<T> {
         }
     }
 
-    /// `len` elements from number `start` on of the array that begins where this one does on another PE, where it may be
-    /// longer. `None` if no array reaches so far.
+    /// `len` elements, from element `start` on, of the array that begins at the same place on another PE. That array may
+    /// be longer than this one. `None` if the elements lie outside the segment, where no array is.
     pub(crate) fn elsewhere(self, start: u64, len: usize) -> Option<Self> {
         let bytes = |elements: usize| elements.checked_mul(size_of::<T>());
         let offset = self.offset.checked_add(bytes(start.try_into().ok()?)?)?;

@@ -47,7 +47,9 @@ pub fn file_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
 pub fn seal(fd: BorrowedFd<'_>, readonly: bool) {
     let size = SealFlags::SHRINK | SealFlags::GROW;
     let add = |seals| rustix::fs::fcntl_add_seals(fd, seals).is_ok();
-    let _ = readonly && add(size | SealFlags::FUTURE_WRITE) || add(size);
+    if !(readonly && add(size | SealFlags::FUTURE_WRITE)) {
+        add(size);
+    }
 }
 
 /// Backs `len` bytes from `offset` with pages now, so that a full machine is an error here and

@@ -166,7 +166,7 @@ fn named(suite: &str) -> Vec<(Layout, bool)> {
 /// All pairs of settings, in a few layouts.
 fn covering(seed: u64) -> Vec<Layout> {
     let counts: Vec<_> = settings::SETTINGS.iter().map(|s| s.values.len()).collect();
-    let rows = covering::rows(&counts, settings::allowed, settings::pes, seed);
+    let rows = covering::rows(&counts, settings::allowed, seed);
     let layout = |(at, row): (usize, Vec<usize>)| {
         let mut layout = Layout {
             name: format!("{at} of seed {seed}"),

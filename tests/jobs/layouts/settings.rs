@@ -21,7 +21,7 @@ use Choice::{Env, Options};
 
 const DEFAULT: Choice = Env(&[]);
 
-/// The first one has the PEs, by which its values are named; the others' defaults come first.
+/// The first one has the PEs; the others' defaults come first.
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "pes",
@@ -128,13 +128,6 @@ const NEVER: &[[(&str, &str); 2]] = &[
     // Nodes that share a port need an address each, which loopback has in IPv4 only.
     [("ports", "one for all"), ("address", "IPv6")],
 ];
-
-/// How many PEs a row of the covering array has.
-pub(super) fn pes(row: &[usize]) -> usize {
-    let name = SETTINGS[0].values[row[0]].0;
-    let (pes, _) = name.split_once(' ').expect("PEs on nodes");
-    pes.parse().expect("a number of PEs")
-}
 
 /// Whether two values may meet.
 pub(super) fn allowed(a: Value, b: Value) -> bool {
