@@ -12,10 +12,15 @@ if [[ ${1:-} != --verify ]]; then
     pack --no-verify
     exit
 fi
+# In a new directory: cargo takes a package that it has unpacked or built once for unchanged while its version is the same.
+mkdir -p "$target/package"
+build=$(mktemp -d "$target/package/XXXXXX")
+export CARGO_TARGET_DIR=$build
+# Where cargo unpacks crates, the names of those that come from a directory begin with a hyphen.
+at_exit "rm -rf '$build' '${CARGO_HOME:-$HOME/.cargo}'/registry/src/-*"
 pack
-packages=$target/package
-root=$(mktemp -d)
-at_exit "rm -rf '$root'"
+packages=$build/package
+root=$build/installed
 patches=()
 for crate in "${crates[@]}"; do
     directory=$(echo "$packages/$crate"-[0-9]*.crate)
