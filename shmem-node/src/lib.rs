@@ -58,6 +58,7 @@ pub mod stats;
 mod sync;
 pub mod sys;
 pub mod template;
+pub mod text;
 pub mod to_agent;
 pub mod traces;
 pub mod turns;

@@ -13,6 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::address::{ADDRESS_LEN, GROUP};
 use crate::sys;
+use crate::text::beginning;
 
 /// Longest text in bytes; of a longer one this much is said.
 pub const TEXT_MAX: usize = 24 << 10;
@@ -75,7 +76,7 @@ pub struct NotUnderstood(pub usize);
 
 /// The beginning of a text that fits.
 fn cut(text: &str) -> &[u8] {
-    &text.as_bytes()[..text.floor_char_boundary(TEXT_MAX)]
+    beginning(text, TEXT_MAX).as_bytes()
 }
 
 impl<'a> ToAgent<'a> {

@@ -51,8 +51,10 @@ macro_rules! wrong {
 fn main() -> Result<(), shmem::Error> {
     set_hook(Box::new(|info| {
         let at = info.location().expect("panics have places");
-        let text = info.payload_as_str().unwrap_or_default().to_owned();
-        let told = (at.file().to_owned(), at.line(), text);
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().map(|&text| text.to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        let told = (at.file().to_owned(), at.line(), text.unwrap_or_default());
         *TOLD.lock().expect("no panic") = Some(told);
     }));
     outside();

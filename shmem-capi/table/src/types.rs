@@ -66,7 +66,7 @@ types! {
 macro_rules! sets {
     ($($(#[$doc:meta])* $set:ident: $($ty:ident)*;)*) => { $(
         $(#[$doc])*
-        pub const $set: Types = Types::Set(&[$(&$ty),*]);
+        pub const $set: Types = Types::Set(const { &[$(&$ty),*] });
     )* };
 }
 

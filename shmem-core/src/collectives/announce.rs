@@ -9,6 +9,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::Location;
 
+use shmem_node::text::beginning;
 use shmem_node::waiting::{Collective as Call, Place};
 
 use super::combine::Combine;
@@ -41,8 +42,8 @@ struct Name([u8; 32]);
 impl Name {
     fn new(text: &str) -> Self {
         let mut name = Self::default();
-        let len = text.floor_char_boundary(name.0.len());
-        name.0[..len].copy_from_slice(&text.as_bytes()[..len]);
+        let text = beginning(text, name.0.len()).as_bytes();
+        name.0[..text.len()].copy_from_slice(text);
         name
     }
 

@@ -5,6 +5,7 @@
 //! allocates no more than a small multiple of their number.
 
 use serde::{Deserialize, Serialize, Serializer};
+use shmem_node::text::beginning;
 
 /// Why bytes from a link could not be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,7 +75,7 @@ const TEXT_MAX: usize = 4096;
 
 /// For fields of text that may be long: its beginning.
 pub(crate) fn clipped<S: Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&text[..text.floor_char_boundary(TEXT_MAX)])
+    to.serialize_str(beginning(text, TEXT_MAX))
 }
 
 #[cfg(test)]

@@ -65,7 +65,10 @@ impl Place {
 
 /// The last bytes of a path, `most` at most: whole names, if the last one is short enough.
 fn end_of(file: &str, most: usize) -> &str {
-    let from = file.ceil_char_boundary(file.len().saturating_sub(most));
+    let mut from = file.len().saturating_sub(most);
+    while !file.is_char_boundary(from) {
+        from += 1;
+    }
     let end = &file[from..];
     end.find('/').map_or(end, |at| &end[at..])
 }

@@ -131,7 +131,7 @@ impl Pending {
                     let value = gathered.value(rank);
                     let value = value.filter(|value| value.len() == width);
                     let value = value.ok_or_else(|| {
-                        let why = format_args!("PE {rank} has given no value of {width} bytes");
+                        let why = format!("PE {rank} has given no value of {width} bytes");
                         Fault::new(Code::Fail, why)
                     })?;
                     buffer.write(rank as usize * width, &value);

@@ -445,10 +445,12 @@ impl Host {
                 self.check_inits();
             }
             (_, Phase::Ended(..)) => {}
-            (Kind::End, _) if let Some((status, why)) = read_ending(bytes) => {
-                self.ended_by(rank, status, &why);
-            }
             (kind, _) => {
+                if kind == Kind::End
+                    && let Some((status, why)) = read_ending(bytes)
+                {
+                    return self.ended_by(rank, status, &why);
+                }
                 let why = format!("{} says {kind:?} at the wrong time", member.name());
                 self.end(1, why);
             }

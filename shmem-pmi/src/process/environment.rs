@@ -198,29 +198,36 @@ impl Environment {
                     }
                 }
                 (Pmi::V2, _) => Found::Pmi2 { fd },
-                // MPI has the descriptor, and this thread may not use MPI instead.
-                (Pmi::Auto, None) if let Some(why) = other_thread() => return Err(why.into()),
-                // MPI has the descriptor, and this library finds its peers without.
-                (Pmi::Auto, None) if place.is_some() => Found::Mpi { fd: Some(fd) },
-                (Pmi::Auto, None) if of_slurm && let Some(mpi) = to_come => {
-                    return Err(Cause::MpiFirst {
-                        library: mpi.library.clone(),
-                        server: "Slurm's PMI server, which takes one client",
-                        setting: "2",
-                    });
+                (Pmi::Auto, None) => {
+                    if let Some(why) = other_thread() {
+                        // MPI has the descriptor, and this thread may not use MPI instead.
+                        return Err(why.into());
+                    } else if place.is_some() {
+                        // MPI has the descriptor, and this library finds its peers without.
+                        Found::Mpi { fd: Some(fd) }
+                    } else if of_slurm && let Some(mpi) = to_come {
+                        return Err(Cause::MpiFirst {
+                            library: mpi.library.clone(),
+                            server: "Slurm's PMI server, which takes one client",
+                            setting: "2",
+                        });
+                    } else if of_slurm && beside.is_none() {
+                        Found::Pmi2 { fd }
+                    } else {
+                        // What MPI speaks that shares it: a server takes one version from a process.
+                        Found::Pmi1 { fd }
+                    }
                 }
-                // What MPI speaks that shares it: a server takes one version from a process.
-                (Pmi::Auto, None) if beside.is_some() => Found::Pmi1 { fd },
-                (Pmi::Auto, None) if of_slurm => Found::Pmi2 { fd },
-                (Pmi::Auto | Pmi::V1 | Pmi::Pmix | Pmi::Mpi, _) => Found::Pmi1 { fd },
+                (Pmi::V1 | Pmi::Pmix | Pmi::Mpi, _) => Found::Pmi1 { fd },
             },
             (None, Some(_))
-                if pmi == Pmi::Auto
-                    && let Some(why) = other_thread() =>
+                if pmi == Pmi::Auto && (place.is_some() || other_thread().is_some()) =>
             {
-                return Err(why.into());
+                if let Some(why) = other_thread() {
+                    return Err(why.into());
+                }
+                Found::Mpi { fd: None }
             }
-            (None, Some(_)) if pmi == Pmi::Auto && place.is_some() => Found::Mpi { fd: None },
             (None, Some(address)) => Found::Pmi1Port {
                 id: id()?.ok_or(Cause::Absent {
                     name: ENV_PMI_ID,

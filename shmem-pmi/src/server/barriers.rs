@@ -152,11 +152,11 @@ impl NodeServer {
             });
             return None;
         }
-        let part = Part::new(&name.0, name.1, given.status, &given.data);
+        let part = Part::new(&name.0, name.1, given.status, &given.data).encode();
         let message = Message {
             direction,
             request: 0,
-            body: Body::Group(&part.encode()),
+            body: Body::Group(&part),
         };
         // Shorter than what was checked for.
         message.encode().ok().map(Arc::new)

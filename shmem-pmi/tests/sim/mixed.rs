@@ -489,15 +489,19 @@ impl World {
                 })
             }
             Action::Publish => {
-                let call = calls::Publish(&name(pe.rank), b"port");
-                ask(client, &call, move |published| match published {
-                    Ok(()) => {}
-                    Err(refusal) => says(refusal, NAME_TAKEN),
-                })
+                let name = name(pe.rank);
+                ask(
+                    client,
+                    &calls::Publish(&name, b"port"),
+                    move |published| match published {
+                        Ok(()) => {}
+                        Err(refusal) => says(refusal, NAME_TAKEN),
+                    },
+                )
             }
             Action::Lookup(rank) => {
-                let call = calls::Lookup(&name(*rank));
-                ask(client, &call, move |found| match found {
+                let name = name(*rank);
+                ask(client, &calls::Lookup(&name), move |found| match found {
                     Ok(port) => assert_eq!(port, b"port"),
                     Err(refusal) => says(refusal, NO_SUCH_NAME),
                 })

@@ -6,6 +6,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+
 /// The turn of the caller, until this is dropped. If its process dies, its turn ends.
 #[derive(Debug)]
 pub struct Turn(#[expect(dead_code, reason = "it holds the lock")] File);
@@ -24,7 +26,7 @@ pub fn turn_at(what: &Path) -> Turn {
     // Each turn has a description of the open file of its own, so threads, too, take turns.
     let file = made.and_then(|()| File::options().append(true).create(true).open(&path));
     let file = file.unwrap_or_else(|e| panic!("{shown}: {e}"));
-    file.lock().unwrap_or_else(|e| panic!("{shown}: {e}"));
+    flock(&file, FlockOperation::LockExclusive).unwrap_or_else(|e| panic!("{shown}: {e}"));
     Turn(file)
 }
 

@@ -252,17 +252,27 @@ mod x86 {
     use std::arch::x86_64::*;
     use std::ops::{Add, Mul, Sub};
 
+    /// Orders streamed stores before all that follow, so that others do not see them late.
+    #[inline(always)]
+    fn finish_streams() {
+        // SAFETY: every processor of x86-64 has the instruction.
+        #[allow(unused_unsafe, reason = "only older versions of Rust take this for unsafe")]
+        unsafe {
+            _mm_sfence();
+        }
+    }
+
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn avx2<K: VectorKernel>(kernel: K) -> K::Output {
         let output = kernel.run::<Avx2>();
-        _mm_sfence(); // Of what was streamed: it is stored before anybody else looks.
+        finish_streams();
         output
     }
 
     #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512vl")]
     pub(super) fn avx512<K: VectorKernel>(kernel: K) -> K::Output {
         let output = kernel.run::<Avx512>();
-        _mm_sfence(); // As above.
+        finish_streams();
         output
     }
 

@@ -447,11 +447,11 @@ fn group_barriers_go_over_the_tree() {
     assert!(settle(&mut nodes)[0].2.ends_with("value=2\n"));
     assert!(nodes.iter().all(NodeServer::is_idle));
     // A message that nobody sends.
-    let part = pmix::Part::new(&(0..4).collect(), 0, 0, b"");
+    let part = pmix::Part::new(&(0..4).collect(), 0, 0, b"").encode();
     let message = Message {
         direction: Direction::Down,
         request: 0,
-        body: Body::Group(&part.encode()),
+        body: Body::Group(&part),
     };
     let bytes = message.encode().unwrap();
     assert!(nodes[1].handle_tree(TreeLink::Parent, &bytes).is_err());

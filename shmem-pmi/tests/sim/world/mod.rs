@@ -505,8 +505,11 @@ impl World {
                 None
             }
             Step::GetTooEarly(op) => {
-                let call = calls::Get(&pair(pe.rank, op).0);
-                Some(Await::Value(pe.client.call(&call).unwrap(), None))
+                let (key, _) = pair(pe.rank, op);
+                Some(Await::Value(
+                    pe.client.call(&calls::Get(&key)).unwrap(),
+                    None,
+                ))
             }
             Step::Start(op) => {
                 assert_eq!(pe.client.next_request(), RequestId(op as u64));
@@ -550,8 +553,9 @@ impl World {
                 Some(Await::NotOlder(got, op))
             }
             Step::GetFrom(op, other) => {
-                let call = calls::GetFrom(other, &pair(other, op).0);
-                Some(Await::From(pe.client.call(&call).unwrap(), op, other))
+                let (key, _) = pair(other, op);
+                let got = pe.client.call(&calls::GetFrom(other, &key)).unwrap();
+                Some(Await::From(got, op, other))
             }
             Step::Send => {
                 let to = (pe.rank + 1) % self.job.size;
