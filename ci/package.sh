@@ -12,12 +12,17 @@ if [[ ${1:-} != --verify ]]; then
     pack --no-verify
     exit
 fi
-# In a new directory: cargo takes a package that it has unpacked or built once for unchanged while its version is the same.
-mkdir -p "$target/package"
-build=$(mktemp -d "$target/package/XXXXXX")
-export CARGO_TARGET_DIR=$build
-# Where cargo unpacks crates, the names of those that come from a directory begin with a hyphen.
-at_exit "rm -rf '$build' '${CARGO_HOME:-$HOME/.cargo}'/registry/src/-*"
+# In an empty directory, and with a place of its own where cargo unpacks crates: while its version is the same, cargo takes a
+# package that it has built or unpacked once for unchanged. Downloads are those of the user.
+build=$target/package/verify
+rm -rf "$build"
+at_exit "rm -rf '$build'"
+home=${CARGO_HOME:-$HOME/.cargo}
+mkdir -p "$build/home/registry/src"
+for part in "$home"/{config.toml,credentials.toml,registry/index,registry/cache} "$home"/registry/src/[!-]*; do
+    [[ ! -e $part ]] || ln -s "$part" "$build/home/${part#"$home"/}"
+done
+export CARGO_TARGET_DIR=$build CARGO_HOME=$build/home
 pack
 packages=$build/package
 root=$build/installed
