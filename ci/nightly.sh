@@ -7,7 +7,7 @@
 #   --ci           what .ci/run runs: the parts of each run, and one of the others, in turn
 #   PART...        only these, as the caller; soak and netns take the programs that `programs` builds
 #   SHMEM_CI_SEED  with --ci: which part has its turn, and which covering array of layouts is tested (from the commit)
-#   SHMEM_NIGHTLY_SEEDS   seeds of each simulation (20000)
+#   SHMEM_NIGHTLY_SEEDS, SHMEM_NIGHTLY_FUZZ   seeds of each simulation (20000), and inputs of all fuzz targets (100 million)
 [[ -n ${SHMEM_CI:-} || $* != *--ci* ]] || SHMEM_CI=1 exec timeout --kill-after 60 85m "${BASH:-bash}" "$0" "$@"
 source "$(dirname "$0")/common.sh"
 

@@ -70,7 +70,7 @@ impl Team {
             let Some(place) = dest.elsewhere(start, len) else {
                 panic!(
                     "alltoallv: the {len} elements for PE {} would begin at element {start} of dest, where no array \
-                     reaches: `work` is not the same array on all PEs, or somebody wrote to it meanwhile",
+                     reaches: `work` is not the same array on all PEs, or another PE wrote to it meanwhile",
                     self.world_pe(to)
                 )
             };
@@ -106,8 +106,8 @@ impl Team {
     /// **Collective** over the team; what this PE has started on the default context is complete on return.
     ///
     /// # Panics
-    /// If there is not a part for each member, `work` is too short, or `dest` has no room for what comes; and as
-    /// [`sync`](Self::sync).
+    /// If there is not a part for each member, `work` is too short, `dest` has no room for what comes, or a part would lie outside
+    /// of the heap, because `work` is not the same array on all members or another PE writes to it; and as [`sync`](Self::sync).
     ///
     /// # Spec
     /// None; MPI has `MPI_Alltoallv`.

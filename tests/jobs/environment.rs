@@ -51,9 +51,9 @@ fn a_low_limit_of_descriptors_is_raised_or_named() {
     };
     let output = limited("-Sn 32");
     assert!(output.status.success(), "{}", output.stderr);
-    // Programs have that of the user.
+    // A program has the limit that the user gave.
     assert_eq!(output.stdout, "32\n32\n");
-    // Some users may raise this one, too.
+    // Root may raise the hard limit, too.
     let output = limited("-n 32");
     let err = output.stderr;
     let said = "descriptors, but the limit (ulimit -Hn) is 32; raise it";

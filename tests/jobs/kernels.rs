@@ -37,7 +37,7 @@ fn an_old_kernel_ends_jobs_of_which_a_pe_was_killed() {
     }
 }
 
-/// What jobs do without.
+/// System calls that a job can do without.
 const SPARED: &[&str] = &[
     "clone3=ENOSYS",
     "close_range",
@@ -48,11 +48,10 @@ const SPARED: &[&str] = &[
     "membarrier",
     "pidfd_open",
     "pidfd_send_signal",
-    // PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME and PR_GET_AUXV.
+    // PR_SET_PDEATHSIG, PR_SET_DUMPABLE and PR_SET_NAME.
     "prctl:1",
     "prctl:4",
     "prctl:15",
-    "prctl:1096112214",
     "process_vm_readv process_vm_writev ptrace",
     "recvmmsg",
     "rseq",
@@ -63,9 +62,13 @@ const SPARED: &[&str] = &[
     "timerfd_create",
 ];
 
-/// What they need, and how messages name it.
+/// System calls that a job needs, each with a part of the message.
 const NEEDED: &[(&str, &str)] = &[
-    ("clone3=EPERM", "cannot start a thread"),
+    (
+        "clone3=EPERM",
+        "cannot start the thread that writes standard ",
+    ),
+    ("epoll_create1", "epoll_create1: "),
     ("eventfd2", "eventfd: "),
     ("getrandom", "random bytes"),
     ("memfd_create", "cannot make the tables memory"),
@@ -88,7 +91,7 @@ fn each_way(calls: &str) -> Vec<String> {
 }
 
 #[test]
-fn jobs_run_without_a_system_call_or_say_which_is_missing() {
+fn jobs_run_without_system_calls_that_they_can_do_without() {
     for lacks in SPARED.iter().flat_map(|calls| each_way(calls)) {
         for options in ["-n 2", "-n 2 --nodes 2"] {
             let output = job(&lacks, options, &[STATICS]).run();
@@ -96,10 +99,18 @@ fn jobs_run_without_a_system_call_or_say_which_is_missing() {
             assert!(ended.success(), "{lacks}, {options}: {ended}: {err}");
         }
     }
+}
+
+#[test]
+fn a_job_says_which_system_call_is_missing() {
     for (calls, said) in NEEDED {
         for lacks in each_way(calls) {
             let output = job(&lacks, "-n 2", &[HELLO]).run();
             let (ended, err) = (output.status, output.stderr);
+            if lacks.starts_with("clone3") && ended.success() {
+                // C libraries before 2.34 start threads by another call.
+                continue;
+            }
             assert_eq!(ended.code(), Some(125), "{lacks}: {err}");
             assert!(err.contains(said), "{lacks}: {err}");
         }

@@ -314,7 +314,7 @@ fn mistakes_in_arguments_panic_with_the_values() {
     );
     ends("fcollect-too-long", 101, &["fcollect: dest has 4 elements"]);
     for options in [ONE_NODE, NODES] {
-        // Its check would see that the arrays differ.
+        // SHMEM_CHECK would report that the arrays differ.
         let (code, err) = run(options, "two-arrays-for-lengths", &[("SHMEM_CHECK", "0")]);
         assert_eq!(code, Some(101), "{options}: {err}");
         let said = "would begin at element 1099511627776 of dest, where no array reaches";

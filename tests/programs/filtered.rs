@@ -1,4 +1,4 @@
-//! Runs a command on a kernel that lacks something: `filtered WHAT... -- COMMAND`. Older kernels and containers are so.
+//! Runs a command under a filter that makes system calls fail, as older kernels and containers do: `filtered WHAT... -- COMMAND`.
 //!
 //! WHAT is `linux-4.18`, which answers as that kernel does, or `CALL=ERROR`: a system call that fails, such as
 //! `close_range=EPERM`. Of `prctl` and `fcntl` a single request can fail: `prctl:36=EINVAL`.
@@ -65,6 +65,7 @@ fn errno(name: &str) -> Result<i32, Failure> {
 const CALLS: &[(&str, i64)] = &[
     ("clone3", libc::SYS_clone3),
     ("close_range", libc::SYS_close_range),
+    ("epoll_create1", libc::SYS_epoll_create1),
     ("eventfd2", libc::SYS_eventfd2),
     ("faccessat2", libc::SYS_faccessat2),
     ("fcntl", libc::SYS_fcntl),

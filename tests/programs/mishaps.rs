@@ -142,7 +142,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             let works = [alloc::<u64>(3 * n)?, alloc::<u64>(3 * n)?];
             for work in works {
                 work.fill(0);
-                // Where others seem to want their parts.
+                // Places of parts that nobody has asked for.
                 work.at(2 * n..).fill(1 << 40);
             }
             barrier_all();

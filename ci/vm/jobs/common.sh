@@ -30,9 +30,9 @@ RSH="dbclient -i /root/.ssh/id -y"
 remote() { $RSH "$@" </dev/null; }
 # Waits until the other machine is up.
 await_node2() {
-    local i
-    for ((i = 0; i < 60; i++)); do
-        if timeout 10 $RSH node2 true </dev/null 2>/dev/null; then return; fi
+    local since=$SECONDS
+    while ((SECONDS - since < 1200)); do
+        if timeout 60 $RSH node2 true </dev/null 2>/dev/null; then return; fi
         sleep 1
     done
     echo "node2 does not answer" >&2

@@ -56,7 +56,7 @@ libraries=(ours)
 good=()
 for library in "${libraries[@]}"; do
     result=0
-    LIMIT=240 $library 2 0 "$calls" >"/tmp/$library.csv" 2>"/tmp/$library.err" || result=$?
+    LIMIT=1200 $library 2 0 "$calls" >"/tmp/$library.csv" 2>"/tmp/$library.err" || result=$?
     cat "/tmp/$library.csv" "/tmp/$library.err"
     if [[ $result == 0 ]]; then
         good+=("$library")

@@ -28,7 +28,8 @@ pub(super) fn flush_all() {
 
 /// Has `tell` run if the process still exits when that has taken too long. Returns whether it will.
 pub(super) fn at_timeout(tell: impl FnOnce() + Send + 'static) -> bool {
-    const STACK: usize = 256 << 10;
+    // Libraries of MPI and PMIx run on it. Pages that nobody touches cost nothing.
+    const STACK: usize = 2 << 20;
     let late = move || {
         std::thread::sleep(EXIT_TIMEOUT);
         tell();

@@ -63,7 +63,7 @@ pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)], first_closed: RawFd) 
         // this child never drops.
         returned(unsafe { libc::dup3(fd.as_raw_fd(), to, flags) })?;
     }
-    // What was out of the way is closed with the rest, though its number may lie below.
+    // Parked descriptors have numbers behind all targets.
     drop(parked);
     // SAFETY: as above.
     unsafe { shmem_node::sys::close_between(first_closed, RawFd::MAX) }

@@ -50,6 +50,21 @@ pub(crate) fn naming<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> io::Er
     }
 }
 
+/// Starts a thread; `what` it does completes "the thread that ...".
+pub(crate) fn start_thread(what: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let started = std::thread::Builder::new().spawn(work);
+    started.map(drop).map_err(|e| {
+        let raise = match e.kind() {
+            io::ErrorKind::WouldBlock => "; raise ulimit -u, or the control group's pids.max",
+            _ => "",
+        };
+        io::Error::new(
+            e.kind(),
+            format!("cannot start the thread that {what}: {e}{raise}"),
+        )
+    })
+}
+
 /// Ticks per second of the times of processes.
 pub(crate) fn clock_ticks() -> u64 {
     rustix::param::clock_ticks_per_second()

@@ -123,7 +123,7 @@ impl NodeSegment {
         let tables = Mapping::new(tables_fd.as_fd(), tl.len, true)
             .map_err(os("map the tables memory", tl.len))?;
         tables.keep_from_cores();
-        sys::seal(tables_fd.as_fd(), true);
+        sys::seal(tables_fd.as_fd(), true).map_err(os("seal the tables memory", tl.len))?;
         let (heap_fd, heap) = heap_memory(facts, n_local, &hl)?;
 
         // Empty: the HCA of the first PE that uses it gives it a size. Not sealed for that reason.
@@ -232,7 +232,7 @@ fn heap_memory(
     let huge = facts.heap_pages == HeapPages::Huge;
     let make = if huge { sys::huge_memfd } else { sys::memfd };
     let fd = make(c"shmem-heap", len as u64).map_err(os("make the heap memory", len))?;
-    sys::seal(fd.as_fd(), false);
+    sys::seal(fd.as_fd(), false).map_err(os("seal the heap memory", len))?;
     let heap = if huge {
         Mapping::reserving(fd.as_fd(), len).map_err(|e| match e.kind() {
             io::ErrorKind::OutOfMemory => pages::too_few(len).into(),

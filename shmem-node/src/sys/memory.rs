@@ -41,15 +41,20 @@ pub fn file_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_size as u64)
 }
 
-/// Forbids resizing the memory file and, when `readonly`, any further writable mapping of it, as far as the kernel can:
-/// before Linux 5.1 it does not know the latter, and some containers refuse both. Nothing depends on it. A process
-/// that does so by mistake gets an error, instead of damaging the job.
-pub fn seal(fd: BorrowedFd<'_>, readonly: bool) {
+/// Forbids resizing the memory file and, when `readonly`, any further writable mapping of it. A process that resizes or maps it by
+/// mistake gets an error, instead of damaging the job. No promise depends on a seal: kernels before Linux 5.1 do not know the
+/// one against writable mappings, and filters of some containers refuse all seals, which is no error here.
+pub fn seal(fd: BorrowedFd<'_>, readonly: bool) -> io::Result<()> {
     let size = SealFlags::SHRINK | SealFlags::GROW;
-    let add = |seals| rustix::fs::fcntl_add_seals(fd, seals).is_ok();
-    if !(readonly && add(size | SealFlags::FUTURE_WRITE)) {
-        add(size);
+    // Whether the kernel can set these seals.
+    let add = |seals| match rustix::fs::fcntl_add_seals(fd, seals) {
+        Err(Errno::INVAL | Errno::PERM | Errno::NOSYS) => Ok(false),
+        result => result.map(|()| true),
+    };
+    if !(readonly && add(size | SealFlags::FUTURE_WRITE)?) {
+        add(size)?;
     }
+    Ok(())
 }
 
 /// Backs `len` bytes from `offset` with pages now, so that a full machine is an error here and
@@ -240,4 +245,26 @@ pub fn secret<const N: usize>(secret: &[u8; N]) -> io::Result<&'static [u8; N]> 
 pub unsafe fn give_back(at: *mut u8, len: usize) -> bool {
     // SAFETY: by the caller.
     len == 0 || unsafe { madvise(at.cast(), len, Advice::LinuxRemove) }.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{fcntl_add_seals, fcntl_get_seals};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn files_have_the_seals_that_the_kernel_can_set() {
+        let new = || memfd(c"shmem-sealed", 4096).unwrap();
+        let can = |seals| fcntl_add_seals(new(), seals).is_ok();
+        for (readonly, wanted) in [
+            (false, SealFlags::SHRINK | SealFlags::GROW),
+            (true, SealFlags::FUTURE_WRITE),
+        ] {
+            let file = new();
+            seal(file.as_fd(), readonly).unwrap();
+            let has = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(wanted));
+            assert_eq!(has, can(wanted), "{wanted:?}");
+        }
+    }
 }

@@ -86,7 +86,8 @@ pub unsafe fn close_between(first: RawFd, last: RawFd) -> io::Result<()> {
 
 /// Numbers from `first` to `last` that may be open descriptors; without /proc all that the limit allows.
 fn open_descriptors(first: RawFd, last: RawFd) -> io::Result<Vec<RawFd>> {
-    /// What kernels allow at most, unless their administrator has said otherwise (`fs.nr_open`).
+    /// What kernels allow at most by default (`fs.nr_open`). Descriptors beyond stay open where /proc is missing and somebody has
+    /// raised that.
     const MOST: u64 = 1 << 20;
     let wanted = first..=last;
     let Ok(listed) = std::fs::read_dir("/proc/self/fd") else {

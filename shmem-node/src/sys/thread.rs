@@ -71,8 +71,8 @@ pub fn end_at_once(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Starts a detached thread of which the program notices nothing: with a stack of `stack` bytes beside the program's
-/// thread-local data, which lies there, too, and without the program's signals.
+/// Starts a detached thread that blocks the program's signals. Its stack has `stack` bytes in addition to the program's thread-local
+/// data, which the C library keeps there.
 ///
 /// `std::thread` gives each thread a name, a signal stack and a heap arena, which together cost
 /// more than the thread; a PE's start-up is short enough to notice.
@@ -101,7 +101,7 @@ pub fn spawn_thread(stack: usize, run: impl FnOnce() + Send + 'static) -> io::Re
         libc::pthread_attr_setdetachstate(&mut attr, libc::PTHREAD_CREATE_DETACHED);
         // A thread begins with the mask of the one that starts it.
         let mut mask: libc::sigset_t = std::mem::zeroed();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &signals_of_programs(), &mut mask);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &signals_to_block(), &mut mask);
         let errno = libc::pthread_create(&mut thread, &attr, enter, run.cast());
         libc::pthread_sigmask(libc::SIG_SETMASK, &mask, ptr::null_mut());
         libc::pthread_attr_destroy(&mut attr);
@@ -117,7 +117,7 @@ pub fn spawn_thread(stack: usize, run: impl FnOnce() + Send + 'static) -> io::Re
 
 /// All signals that another thread can take instead. What a thread's own mistake raises stays with it, so that debuggers and
 /// core files show the place.
-fn signals_of_programs() -> libc::sigset_t {
+fn signals_to_block() -> libc::sigset_t {
     const OF_THE_THREAD: [i32; 6] = [
         libc::SIGSEGV,
         libc::SIGBUS,

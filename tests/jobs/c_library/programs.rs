@@ -54,8 +54,8 @@ fn threads_communicate_at_once() {
 
 /// Whatever the program's thread-local data takes, and although the program blocks a signal after init.
 #[test]
-fn threads_of_the_library_are_guests() {
-    succeeds_everywhere("guests", "PEs took their signal");
+fn library_threads_take_no_signals_and_leave_room_for_thread_local_data() {
+    succeeds_everywhere("library_threads", "PEs took their signal");
 }
 
 /// A store rings no bell, so each of these waits may take a while; without looking now and then they

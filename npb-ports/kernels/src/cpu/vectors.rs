@@ -256,7 +256,10 @@ mod x86 {
     #[inline(always)]
     fn finish_streams() {
         // SAFETY: every processor of x86-64 has the instruction.
-        #[allow(unused_unsafe, reason = "only older versions of Rust take this for unsafe")]
+        #[allow(
+            unused_unsafe,
+            reason = "only older versions of Rust take this for unsafe"
+        )]
         unsafe {
             _mm_sfence();
         }

@@ -99,13 +99,6 @@ pub(super) fn writers(notes: &Notes, files: Option<[Files; 2]>) -> io::Result<[S
     ])
 }
 
-fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let started = std::thread::Builder::new().spawn(work);
-    started
-        .map(drop)
-        .map_err(sys::naming("cannot start a thread"))
-}
-
 /// What a stream leads to.
 fn identity(stream: Stream) -> io::Result<(u64, u64)> {
     let (out, err) = (io::stdout(), io::stderr());
@@ -121,7 +114,11 @@ fn writer(
     mut files: Option<Files>,
 ) -> io::Result<Sender<Text>> {
     let (sender, texts) = channel::<Text>();
-    start_thread(move || {
+    let what = match stream {
+        Stream::Out => "writes standard output",
+        Stream::Err => "writes standard error",
+    };
+    sys::start_thread(what, move || {
         let (out, err) = (io::stdout(), io::stderr());
         let fd = of(stream, &out, &err);
         for text in texts {
@@ -170,7 +167,7 @@ impl Room {
 }
 
 pub(super) fn reader(notes: Notes, room: Arc<Room>) -> io::Result<()> {
-    start_thread(move || {
+    sys::start_thread("reads standard input", move || {
         let mut buf = vec![0; STDIN_WINDOW as usize];
         let input = io::stdin();
         let why = loop {

@@ -104,14 +104,14 @@ impl Agent {
             }
         };
         let writes_to = self.socket.try_clone()?;
-        std::thread::Builder::new().spawn(move || write(&writes_to, &said))?;
+        sys::start_thread("answers for libpmix", move || write(&writes_to, &said))?;
         self.until(|message| {
             answer(message, &server, &to_agent, &waiting);
             true
         })?;
         // Should the library hang, what it leaves goes nevertheless.
         let dir = self.dir.clone();
-        std::thread::Builder::new().spawn(move || {
+        sys::start_thread("ends a server whose libpmix hangs", move || {
             std::thread::sleep(LAST_WORDS);
             remove(dir);
             sys::exit_now(0)

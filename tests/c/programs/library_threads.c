@@ -1,5 +1,4 @@
-/* The library's threads are guests of a process: they have stacks beside the program's thread-local data, and take no signals
-   from it. */
+/* The library's threads have stacks into which the program's thread-local data fits, and take no signals of the program. */
 #include <pthread.h>
 #include <shmem.h>
 #include <signal.h>
