@@ -110,6 +110,8 @@ impl Branches {
                     watch_connections(recorder, &endpoint);
                 }
                 endpoint.on_failure(|error| fault::fail(&error.to_string()));
+                let (view, local) = (adapter.view, adapter.local());
+                endpoint.on_fetch(move || view.pe_block(local).doorbell.ring());
                 self.all[index].get_or_init(|| Branch {
                     index,
                     endpoint,

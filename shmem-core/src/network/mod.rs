@@ -232,6 +232,9 @@ impl Network {
             by_owner: self.endpoint.atomics_by_owner(),
             checks: compares(settings),
         }));
+        let (view, local) = (adapter.view, adapter.local());
+        self.endpoint
+            .on_fetch(move || view.pe_block(local).doorbell.ring());
         let (first, count) = match settings.transport {
             Transport::Rc => (adapter.local(), 1),
             Transport::Xrc => (0, adapter.view.n_local()),

@@ -233,15 +233,10 @@ impl Runtime {
             .expect("a PE on another node exists only in jobs of several nodes")
     }
 
-    /// Calls the network, which takes in what other PEs have sent meanwhile: another thread of this
-    /// PE may sleep for just that. Ends the job if the network fails.
+    /// Calls the network. A thread of this PE that waits for its memory is woken by the network itself, when that has
+    /// written there for a peer or for an operation of this PE. Ends the job if the network fails.
     pub(crate) fn far<T>(&self, call: impl FnOnce(&Endpoint<Device>) -> Result<T, ConnError>) -> T {
-        let network = self.network();
-        let done = call(&network.endpoint);
-        // A get may have written what another thread of this PE waits for. What peers have written
-        // was announced while it was taken in.
-        self.block.doorbell.ring();
-        self.or_die(done)
+        self.or_die(call(&self.network().endpoint))
     }
 
     /// Takes in what other nodes have sent, without waiting. Returns whether there was anything.

@@ -10,6 +10,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// How often a thread that has polled long enough offers its core to others before it sleeps.
+pub(crate) const YIELD_ROUNDS: u32 = 16;
 /// Polls between two looks at the clock.
 const LOOK_EVERY: u32 = 32;
 /// So many polls take a few microseconds, a time slice takes milliseconds.

@@ -1,136 +1,303 @@
 //! Threads of an endpoint: one waits for its completion, and whoever finds that wakes it; one sets a
-//! timer, and whoever sleeps serves it.
+//! timer, and whoever sleeps serves it; one closes the endpoint, and others wait for that.
+//!
+//! The endpoint's lock, its waits and its polls are the files of `src`. What they stand on is made for the models: an
+//! HCA with completions of no content, and a [`driver`] that counts them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use loom::sync::atomic::{AtomicBool, Ordering};
-use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 use shmem_testkit::models::model;
 
-use crate::asleep::Asleep;
+use self::awaited::Awaited;
+use self::driver::Driver;
+use self::lock::Endpoint;
 use crate::host::{FOREVER, Model, NAP_NS};
 use crate::sleep;
-use crate::sleep::Host;
+use crate::spin::SpinLimit;
+use crate::sync::{AtomicBool, Ordering};
 
-#[derive(Default)]
-struct Driver {
-    completed: u32,
-    notify: bool,
-    /// When a connection timer is due.
-    timer: Option<u64>,
-    /// The deadline that the HCA knows.
-    alarm: Option<u64>,
-    /// Timers that have acted.
-    acted: u32,
+#[path = "../../connect/src/endpoint/asleep.rs"]
+mod asleep;
+#[allow(dead_code, unreachable_pub)] // models use a part of it
+#[path = "../../connect/src/endpoint/lock.rs"]
+mod lock;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../connect/src/endpoint/progress.rs"]
+mod progress;
+
+mod driver {
+    use std::sync::Arc;
+
+    use shmem_ib::verbs::{Completion, Cq, Hca, WcStatus};
+
+    use super::atomics::by_owner::owner::Owner;
+    use super::error::ConnError;
+    use crate::host::Model;
+    use crate::sleep::Host;
+
+    /// What takes completions and has nothing else to do.
+    pub(super) struct Driver<H: Hca> {
+        pub(super) hca: Arc<H>,
+        /// Completions that were taken.
+        pub(super) completed: u32,
+        pub(super) manager: Manager,
+        pub(super) cq: Cq,
+        pub(super) batch: Box<[Completion]>,
+        pub(super) alarm: Option<u64>,
+        pub(super) late: Vec<Completion>,
+        pub(super) held: Nothing,
+        pub(super) uncovered: Vec<u32>,
+        pub(super) ahead: Nothing,
+        pub(super) composer: Nothing,
+        pub(super) unanswered: u64,
+        pub(super) attention: Vec<u32>,
+        pub(super) rc_packets: u64,
+        pub(super) inbound: u64,
+        pub(super) owner: Option<Owner>,
+        pub(super) on_inbound: Option<fn()>,
+        pub(super) notify: bool,
+        pub(super) fetched: bool,
+        pub(super) untold_failure: Option<ConnError>,
+        pub(super) closing: bool,
+        pub(super) closed: bool,
+        pub(super) await_end: u32,
+        pub(super) opening: u64,
+    }
+
+    /// What there is never any of.
+    #[derive(Default)]
+    pub(super) struct Nothing;
+
+    impl Nothing {
+        pub(super) fn is_empty(&self) -> bool {
+            true
+        }
+        pub(super) fn is_idle(&self) -> bool {
+            true
+        }
+        pub(super) fn is_held_up(&self) -> bool {
+            false
+        }
+    }
+
+    /// Connections, of which one may want to be looked after.
+    #[derive(Default)]
+    pub(super) struct Manager {
+        pub(super) timer: Option<u64>,
+        /// Timers that have acted.
+        pub(super) acted: u32,
+    }
+
+    impl Manager {
+        pub(super) fn next_timeout(&self) -> Option<u64> {
+            self.timer
+        }
+        pub(super) fn handle_timeout(&mut self, _: u64) {
+            self.timer = None;
+            self.acted += 1;
+        }
+        pub(super) fn is_short(&self) -> bool {
+            false
+        }
+        pub(super) fn has_left(&self) -> bool {
+            false
+        }
+        pub(super) fn traffic_seen(&mut self, _: u64) {}
+    }
+
+    impl Driver<Model> {
+        pub(super) fn new(hca: Arc<Model>) -> Self {
+            Self {
+                hca,
+                completed: 0,
+                manager: Manager::default(),
+                cq: Cq(0),
+                batch: Box::default(),
+                alarm: None,
+                late: Vec::new(),
+                held: Nothing,
+                uncovered: Vec::new(),
+                ahead: Nothing,
+                composer: Nothing,
+                unanswered: 0,
+                attention: Vec::new(),
+                rc_packets: 0,
+                inbound: 0,
+                owner: None,
+                on_inbound: None,
+                notify: false,
+                fetched: false,
+                untold_failure: None,
+                closing: false,
+                closed: false,
+                await_end: 0,
+                opening: 0,
+            }
+        }
+    }
+
+    impl<H: Hca> Driver<H> {
+        pub(super) fn now(&self) -> u64 {
+            let model: &dyn std::any::Any = &*self.hca;
+            model.downcast_ref::<Model>().map_or(0, Host::now)
+        }
+        pub(super) fn rc_completed(&mut self, _: u64, _: WcStatus) {
+            self.completed += 1;
+        }
+        pub(super) fn tear_down(&mut self) {
+            (self.closing, self.closed, self.notify) = (true, true, true);
+        }
+        pub(super) fn has_answers(&self) -> bool {
+            false
+        }
+        pub(super) fn act(&mut self) {}
+        pub(super) fn let_go(&mut self) {}
+        pub(super) fn cover(&mut self) {}
+        pub(super) fn connect_more(&mut self) {}
+        pub(super) fn resume_steps(&mut self) {}
+        pub(super) fn send_answers(&mut self) {}
+        pub(super) fn probe_silent(&mut self) {}
+        pub(super) fn attend(&mut self) {}
+        pub(super) fn make_room(&mut self) {}
+        pub(super) fn look_for_failure(&mut self) {}
+        pub(super) fn datagram(&mut self, _: u32, _: &Completion) {}
+        pub(super) fn datagram_sent(&mut self, _: u32, _: &Completion) {}
+        pub(super) fn message_received(&mut self, _: u32, _: &Completion) {}
+        pub(super) fn answer_sent(&mut self, _: u16, _: &Completion) {}
+    }
 }
 
-struct Endpoint {
-    model: Model,
-    driver: Mutex<Driver>,
-    asleep: Asleep,
+mod awaited {
+    pub(super) struct Awaited;
+
+    pub(super) trait Watch: Send + Sync {}
+
+    /// Nobody wants to know of waits.
+    pub(super) struct Told<'a>(&'a dyn Watch);
+
+    impl<'a> Told<'a> {
+        pub(super) fn begin(watch: &'a dyn Watch, _: Awaited) -> Option<Self> {
+            Some(Self(watch))
+        }
+        pub(super) fn go_on(&self, _: Awaited) {
+            let _ = self.0;
+        }
+    }
+}
+
+mod error {
+    #[derive(Clone)]
+    pub(super) struct ConnError;
+}
+
+mod operations {
+    pub(super) mod accounts {
+        pub(in super::super) struct Gauge;
+    }
+}
+
+mod atomics {
+    pub(super) mod by_owner {
+        pub(in super::super) mod owner {
+            pub(in super::super::super) struct Owner;
+
+            impl Owner {
+                pub(in super::super::super) fn has_executed(&mut self) -> bool {
+                    false
+                }
+            }
+        }
+    }
+}
+
+mod wr_id {
+    /// All completions are of operations.
+    #[allow(dead_code)]
+    pub(super) enum Whose {
+        Operation(u64),
+        Received(u32),
+        Sent(u32),
+        Asked(u32),
+        Answered(u16),
+    }
+
+    impl Whose {
+        pub(super) fn of_wr_id(wr_id: u64) -> Self {
+            Self::Operation(wr_id)
+        }
+    }
+}
+
+/// An endpoint and what ends its progress thread.
+struct Job {
+    endpoint: Endpoint<Model>,
     stop: AtomicBool,
 }
 
-impl Endpoint {
+impl Job {
     fn new(threads: u32) -> Arc<Self> {
         Self::on(Model::new(threads, NAP_NS))
     }
 
     fn on(model: Model) -> Arc<Self> {
+        let hca = Arc::new(model);
+        let driver = Driver::new(Arc::clone(&hca));
+        let gauge = operations::accounts::Gauge;
         Arc::new(Self {
-            model,
-            driver: Mutex::new(Driver::default()),
-            asleep: Asleep::default(),
+            endpoint: Endpoint::with(hca, driver, gauge, false, true, SpinLimit),
             stop: AtomicBool::new(false),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Driver> {
-        self.driver.lock().unwrap()
-    }
-
-    /// As `Locked::unlock`, with `Driver::set_alarm`.
-    fn unlock(&self, mut driver: MutexGuard<'_, Driver>) {
-        if driver.timer != driver.alarm {
-            driver.alarm = driver.timer;
-            let now = self.model.now();
-            let after = driver
-                .timer
-                .map(|at| Duration::from_nanos(at.saturating_sub(now)));
-            sleep::set_alarm(&self.model, after);
-        }
-        let notify = std::mem::take(&mut driver.notify);
-        drop(driver);
-        if notify && self.asleep.anybody() {
-            sleep::wake(&self.model);
-        }
-    }
-
-    fn poll(&self, driver: &mut Driver) -> bool {
-        let any = self.model.poll();
-        driver.completed += u32::from(any);
-        driver.notify |= any;
-        let due = driver.timer.is_some_and(|at| at <= self.model.now());
-        if due {
-            driver.timer = None;
-            driver.acted += 1;
-        }
-        any || due
+    fn model(&self) -> &Model {
+        &self.endpoint.hca
     }
 
     /// A connection wants to be looked after at `timer`; the thread polls nothing.
     fn set_timer(&self, timer: u64) {
-        let mut driver = self.lock();
-        driver.timer = Some(timer);
-        self.unlock(driver);
+        self.endpoint.lock().manager.timer = Some(timer);
     }
 
     /// As the progress thread, until `n` timers have acted.
     fn serve_timers(&self, n: u32) {
-        loop {
-            sleep::wait(&self.model, None, FOREVER);
-            let mut driver = self.lock();
-            self.poll(&mut driver);
-            let done = driver.acted >= n;
-            self.unlock(driver);
-            if done {
-                return;
-            }
+        while self.endpoint.lock().manager.acted < n {
+            self.endpoint.progress_wait(FOREVER);
         }
     }
 
-    /// As `Locked::wait_until`, for `n` completions by whomever, with a patience of one poll.
+    /// Waits for `n` completions, whoever takes them.
     fn wait_for(&self, n: u32) {
-        let mut driver = self.lock();
-        while driver.completed < n {
-            if self.poll(&mut driver) {
-                continue;
-            }
-            self.asleep.enter();
-            let seen = sleep::wakes(&self.model);
-            self.unlock(driver);
-            sleep::wait(&self.model, Some(seen), FOREVER);
-            self.asleep.leave();
-            driver = self.lock();
-        }
-        self.unlock(driver);
+        let enough = |d: &mut Driver<Model>| (d.completed >= n).then_some(());
+        self.endpoint.lock().wait_until(|_| Awaited, enough);
     }
 
-    /// As the progress thread with `progress_wait`.
+    /// As the progress thread.
     fn progress(&self) {
         while !self.stop.load(Ordering::Acquire) {
-            sleep::wait(&self.model, None, FOREVER);
-            let mut driver = self.lock();
-            self.poll(&mut driver);
-            self.unlock(driver);
+            self.endpoint.progress_wait(FOREVER);
         }
     }
 
     fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        sleep::wake(&self.model);
+        sleep::wake(self.model());
     }
+}
+
+impl<H: shmem_ib::verbs::Hca> Endpoint<H> {
+    fn close(&self) {
+        unreachable!("no branch");
+    }
+}
+
+fn spawn(job: &Arc<Job>, f: impl FnOnce(&Job) + 'static) -> thread::JoinHandle<()> {
+    let job = Arc::clone(job);
+    thread::spawn(move || {
+        f(&job);
+        job.model().rests();
+    })
 }
 
 /// The progress thread may find the completion that the application sleeps for, go on to its next
@@ -138,24 +305,18 @@ impl Endpoint {
 #[test]
 fn a_sleeper_learns_what_the_progress_thread_found() {
     model(2, || {
-        let endpoint = Endpoint::new(3);
-        let progress = {
-            let endpoint = endpoint.clone();
-            thread::spawn(move || {
-                endpoint.progress();
-                endpoint.model.rests();
-            })
-        };
+        let job = Job::new(3);
+        let progress = spawn(&job, Job::progress);
         let app = {
-            let endpoint = endpoint.clone();
+            let job = Arc::clone(&job);
             // When it ends this thread goes on in its place, so nobody begins to rest.
-            thread::spawn(move || endpoint.wait_for(1))
+            thread::spawn(move || job.wait_for(1))
         };
-        endpoint.model.arrive();
-        endpoint.model.rests();
+        job.model().arrive();
+        job.model().rests();
         app.join().unwrap();
-        endpoint.stop();
-        endpoint.model.rests();
+        job.stop();
+        job.model().rests();
         progress.join().unwrap();
     });
 }
@@ -164,16 +325,10 @@ fn a_sleeper_learns_what_the_progress_thread_found() {
 #[test]
 fn two_sleepers_wake_each_other() {
     model(2, || {
-        let endpoint = Endpoint::new(3);
-        let apps = [(); 2].map(|()| {
-            let endpoint = endpoint.clone();
-            thread::spawn(move || {
-                endpoint.wait_for(1);
-                endpoint.model.rests();
-            })
-        });
-        endpoint.model.arrive();
-        endpoint.model.rests();
+        let job = Job::new(3);
+        let apps = [(); 2].map(|()| spawn(&job, |job| job.wait_for(1)));
+        job.model().arrive();
+        job.model().rests();
         for app in apps {
             app.join().unwrap();
         }
@@ -187,21 +342,15 @@ fn a_sleeper_serves_the_timer_of_another_thread() {
     for timers in [true, false] {
         model(3, move || {
             let model = Model::new(2, 50);
-            let endpoint = Endpoint::on(if timers {
+            let job = Job::on(if timers {
                 model
             } else {
                 model.without_timers()
             });
-            let progress = {
-                let endpoint = endpoint.clone();
-                thread::spawn(move || {
-                    endpoint.serve_timers(1);
-                    endpoint.model.rests();
-                })
-            };
-            endpoint.set_timer(100);
-            endpoint.set_timer(50);
-            endpoint.model.rests();
+            let progress = spawn(&job, |job| job.serve_timers(1));
+            job.set_timer(100);
+            job.set_timer(50);
+            job.model().rests();
             progress.join().unwrap();
         });
     }
@@ -214,25 +363,16 @@ fn timers_and_the_engine_are_served_by_one_sleeper() {
     for (timer, post) in [(60, 90), (90, 60)] {
         model(2, move || {
             // The server polls, and so may nap before it serves the later one.
-            let endpoint = Endpoint::on(Model::new(2, NAP_NS));
-            let progress = {
-                let endpoint = endpoint.clone();
-                thread::spawn(move || {
-                    endpoint.serve_timers(1);
-                    let mut driver = endpoint.lock();
-                    while driver.completed == 0 {
-                        endpoint.unlock(driver);
-                        sleep::wait(&endpoint.model, None, FOREVER);
-                        driver = endpoint.lock();
-                        endpoint.poll(&mut driver);
-                    }
-                    endpoint.unlock(driver);
-                    endpoint.model.rests();
-                })
-            };
-            endpoint.set_timer(timer);
-            endpoint.model.post(post);
-            endpoint.model.rests();
+            let job = Job::on(Model::new(2, NAP_NS));
+            let progress = spawn(&job, |job| {
+                job.serve_timers(1);
+                while job.endpoint.lock().completed == 0 {
+                    job.endpoint.progress_wait(FOREVER);
+                }
+            });
+            job.set_timer(timer);
+            job.model().post(post);
+            job.model().rests();
             progress.join().unwrap();
         });
     }
@@ -242,25 +382,33 @@ fn timers_and_the_engine_are_served_by_one_sleeper() {
 #[test]
 fn a_timer_is_not_lost_with_the_sleeper_that_knew_it() {
     model(2, || {
-        let endpoint = Endpoint::on(Model::new(3, 100));
-        let brief = {
-            let endpoint = endpoint.clone();
-            thread::spawn(move || {
-                sleep::wait(&endpoint.model, Some(0), Duration::from_nanos(200));
-                endpoint.model.rests();
-            })
-        };
-        let progress = {
-            let endpoint = endpoint.clone();
-            thread::spawn(move || {
-                endpoint.serve_timers(1);
-                endpoint.model.rests();
-            })
-        };
-        endpoint.set_timer(100);
-        sleep::wake(&endpoint.model);
-        endpoint.model.rests();
+        let job = Job::on(Model::new(3, 100));
+        let brief = spawn(&job, |job| {
+            sleep::wait(job.model(), Some(0), Duration::from_nanos(200));
+        });
+        let progress = spawn(&job, |job| job.serve_timers(1));
+        job.set_timer(100);
+        sleep::wake(job.model());
+        job.model().rests();
         brief.join().unwrap();
+        progress.join().unwrap();
+    });
+}
+
+/// One thread closes the endpoint while the progress thread comes by, or sleeps in the HCA already: that one ends.
+#[test]
+fn the_end_of_an_endpoint_ends_its_progress_thread() {
+    model(2, || {
+        let job = Job::new(2);
+        let progress = spawn(&job, Job::progress);
+        job.stop.store(true, Ordering::Release);
+        {
+            let mut locked = job.endpoint.lock();
+            (locked.closing, locked.notify) = (true, true);
+        }
+        job.endpoint.lock().end();
+        job.stop();
+        job.model().rests();
         progress.join().unwrap();
     });
 }

@@ -1,9 +1,14 @@
 //! An HCA as its sleepers see it: a socket with packets, an event, a timer, a clock, and an engine
 //! that has at most one deadline.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use loom::sync::{Condvar, Mutex, MutexGuard};
+use shmem_ib::verbs::{
+    Access, Completion, Counters, Cq, Hca, Mr, PortInfo, QpAttr, QpInit, Qpn, RecvWr, SendWr, Srq,
+    SrqInit, SrqNum, VerbsError, Wake, Xrcd,
+};
 
 use crate::sleep::{self, Desk, Host, Polls, Ready, Rest, Watch};
 
@@ -257,4 +262,75 @@ impl Desk for Guard<'_> {
     }
 
     fn tidy(&mut self) {}
+}
+
+/// Nobody makes or posts anything.
+macro_rules! not_modelled {
+    ($(fn $name:ident($($ty:ty),*) -> $result:ty;)*) => {
+        $(fn $name(&self, $(_: $ty),*) -> $result { unreachable!("not modelled") })*
+    };
+    ($(unsafe fn $name:ident($($ty:ty),*) -> $result:ty;)*) => {
+        $(unsafe fn $name(&self, $(_: $ty),*) -> $result { unreachable!("not modelled") })*
+    };
+}
+
+/// As endpoints see it.
+impl Hca for Model {
+    fn poll_cq(&self, _: Cq, out: &mut [Completion]) -> usize {
+        let any = self.poll();
+        if any {
+            out[0] = Completion::EMPTY;
+        }
+        any.into()
+    }
+
+    fn wait(&self, max: Duration) -> Wake {
+        sleep::wait(self, None, max)
+    }
+
+    /// Nobody counts on the end of the time, which is a safeguard only.
+    fn wait_since(&self, wakes: u64, _: Duration) -> Wake {
+        sleep::wait(self, Some(wakes), FOREVER)
+    }
+
+    fn set_alarm(&self, after: Option<Duration>) {
+        sleep::set_alarm(self, after);
+    }
+
+    fn wake(&self) {
+        sleep::wake(self);
+    }
+
+    fn wakes(&self) -> u64 {
+        sleep::wakes(self)
+    }
+
+    fn inbound(&self) -> u64 {
+        0
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+
+    not_modelled! {
+        fn port() -> PortInfo;
+        fn dereg_mr(&Mr) -> Result<(), VerbsError>;
+        fn create_cq(u32) -> Result<Cq, VerbsError>;
+        fn destroy_cq(Cq) -> Result<(), VerbsError>;
+        fn create_srq(&SrqInit) -> Result<Srq, VerbsError>;
+        fn srq_num(Srq) -> Result<SrqNum, VerbsError>;
+        fn destroy_srq(Srq) -> Result<(), VerbsError>;
+        fn open_xrcd(Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError>;
+        fn close_xrcd(Xrcd) -> Result<(), VerbsError>;
+        fn create_qp(&QpInit) -> Result<Qpn, VerbsError>;
+        fn modify_qp(Qpn, &QpAttr) -> Result<(), VerbsError>;
+        fn destroy_qp(Qpn) -> Result<(), VerbsError>;
+    }
+    not_modelled! {
+        unsafe fn reg_mr(*mut u8, usize, Access) -> Result<Mr, VerbsError>;
+        unsafe fn post_srq_recv(Srq, &RecvWr<'_>) -> Result<(), VerbsError>;
+        unsafe fn post_send(Qpn, &SendWr<'_>) -> Result<(), VerbsError>;
+        unsafe fn post_recv(Qpn, &RecvWr<'_>) -> Result<(), VerbsError>;
+    }
 }

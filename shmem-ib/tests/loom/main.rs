@@ -12,14 +12,35 @@
 
 /// What `crate::sync` is for the files of `src`.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+    pub(crate) use loom::thread;
     pub(crate) use shmem_testkit::models::fence;
+}
+
+/// How long threads poll before they sleep: not at all, because polling only adds interleavings.
+mod spin {
+    pub(crate) const YIELD_ROUNDS: u32 = 0;
+
+    pub(crate) struct SpinLimit;
+    pub(crate) struct Spin;
+
+    impl SpinLimit {
+        pub(crate) fn spin(&self) -> Spin {
+            Spin
+        }
+        pub(crate) fn again(&self, _: &mut Spin) -> bool {
+            false
+        }
+        pub(crate) fn ended_well(&self) {}
+    }
+    impl Spin {
+        pub(crate) fn renew(&mut self) {}
+    }
 }
 
 use shmem_ib::verbs::Wake;
 
-#[path = "../../connect/src/endpoint/asleep.rs"]
-mod asleep;
 #[allow(dead_code, unreachable_pub)] // what is public there is private here
 #[path = "../../verbs/src/provider/sleep.rs"]
 mod sleep;

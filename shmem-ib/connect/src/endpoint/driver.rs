@@ -105,6 +105,8 @@ pub(super) struct Driver<H: Hca> {
     pub(super) changes: u64,
     /// Something has happened that another thread may be waiting for.
     pub(super) notify: bool,
+    /// An operation of this endpoint has written local memory.
+    pub(super) fetched: bool,
     /// The HCA has failed, and why; and the same until somebody was told.
     pub(super) failure: Option<ConnError>,
     pub(super) untold_failure: Option<ConnError>,
@@ -207,6 +209,7 @@ impl<H: Hca> Driver<H> {
             broken: HashMap::new(),
             changes: 0,
             notify: false,
+            fetched: false,
             failure: None,
             untold_failure: None,
             closing: false,

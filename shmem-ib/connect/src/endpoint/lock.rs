@@ -7,18 +7,23 @@
 //! and poll meanwhile.
 //!
 //! If thread A sleeps there and thread B finds the completion that A waits for, nothing would
-//! wake A before its sleep ends. Therefore whoever releases the lock after such an
-//! event wakes sleepers ([`Hca::wake`]). A has read the number of wake-ups under the lock, so it
+//! wake A before its sleep ends. Therefore whoever releases the lock after any
+//! event wakes sleepers ([`Hca::wake`]): most waits are for a number of operations, for room or for a slot, and so
+//! every completion may be the one. A has read the number of wake-ups under the lock, so it
 //! learns of that one even if it is not asleep yet, or another thread has returned for it.
+//!
+//! A thread that polls gives the lock up for nanoseconds only, and another thread that sleeps for the lock would come
+//! too late each time. Therefore threads that wait for the lock stand in a line, and while there is a line nobody passes
+//! it: a thread waits for what others do with the lock once, not again and again.
 //!
 //! Nobody asks how long a sleep may last because of connection timers: whoever releases the lock
 //! tells the HCA the next deadline ([`Hca::set_alarm`]) if it has changed, so that the sleepers of
 //! that moment hear of it, too. It is told under the lock, or else an older deadline could come last.
+//!
+//! The models in `tests/loom` compile this file against loom's locks.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::asleep::Asleep;
@@ -26,10 +31,10 @@ use super::awaited::{Awaited, Told, Watch};
 use super::driver::Driver;
 use super::error::ConnError;
 use super::operations::accounts::Gauge;
-use crate::spin::{Spin, SpinLimit};
+use crate::spin::{Spin, SpinLimit, YIELD_ROUNDS};
+use crate::sync::{AtomicBool, AtomicU32, Condvar, Mutex, MutexGuard, Ordering, thread};
 use shmem_verbs::Hca;
 
-const YIELD_ROUNDS: u32 = 16;
 /// Shortest and longest sleep. Completions, timers and other threads end it, so the longest is only a
 /// safeguard: thousands of PEs that wait for one must not look again and again.
 const FIRST_SLEEP: Duration = Duration::from_micros(250);
@@ -41,7 +46,8 @@ pub(super) type Tell = Box<dyn Fn(&ConnError) + Send + Sync>;
 /// The network side of one PE. See the [module](super).
 pub struct Endpoint<H: Hca> {
     pub(super) hca: Arc<H>,
-    pub(super) driver: Mutex<Driver<H>>,
+    driver: Mutex<Driver<H>>,
+    line: Line,
     /// Who executes atomics.
     pub(super) by_owner: bool,
     /// Whether an HCA's writes and atomics, and the processor's, exclude each other on a word.
@@ -54,10 +60,19 @@ pub struct Endpoint<H: Hca> {
     pub(super) gone: Condvar,
     pub(super) on_failure: OnceLock<Tell>,
     pub(super) on_wait: OnceLock<Box<dyn Watch>>,
+    pub(super) on_fetch: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(super) spin_limit: SpinLimit,
     /// Whoever makes progress next is to close this endpoint: it is a branch, and the one that it belongs to
     /// is being closed.
     pub(super) parting: AtomicBool,
+}
+
+/// The threads that wait for the lock.
+#[derive(Debug, Default)]
+struct Line {
+    length: AtomicU32,
+    /// Held by the first one.
+    first: Mutex<()>,
 }
 
 /// The locked endpoint.
@@ -69,6 +84,31 @@ pub(super) struct Locked<'a, H: Hca> {
 }
 
 impl<H: Hca> Endpoint<H> {
+    pub(super) fn with(
+        hca: Arc<H>,
+        driver: Driver<H>,
+        composed: Gauge,
+        by_owner: bool,
+        coherent: bool,
+        spin_limit: SpinLimit,
+    ) -> Self {
+        Self {
+            hca,
+            driver: Mutex::new(driver),
+            line: Line::default(),
+            by_owner,
+            coherent,
+            composed,
+            asleep: Asleep::default(),
+            gone: Condvar::new(),
+            on_failure: OnceLock::new(),
+            on_wait: OnceLock::new(),
+            on_fetch: OnceLock::new(),
+            spin_limit,
+            parting: AtomicBool::new(false),
+        }
+    }
+
     pub(super) fn lock(&self) -> Locked<'_, H> {
         let guard = self.guard();
         Locked {
@@ -79,8 +119,26 @@ impl<H: Hca> Endpoint<H> {
     }
 
     fn guard(&self) -> MutexGuard<'_, Driver<H>> {
-        // The driver keeps its invariants at every point where it could panic.
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+        // Relaxed: whoever misses that somebody has begun to wait passes once.
+        if self.line.length.load(Ordering::Relaxed) > 0 {
+            return self.guard_in_turn();
+        }
+        match self.driver.try_lock() {
+            Ok(guard) => guard,
+            // The driver keeps its invariants at every point where it could panic.
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => self.guard_in_turn(),
+        }
+    }
+
+    #[cold]
+    fn guard_in_turn(&self) -> MutexGuard<'_, Driver<H>> {
+        self.line.length.fetch_add(1, Ordering::Relaxed);
+        let first = self.line.first.lock();
+        let guard = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        self.line.length.fetch_sub(1, Ordering::Relaxed);
+        drop(first);
+        guard
     }
 }
 
@@ -108,11 +166,15 @@ impl<'a, H: Hca> Locked<'a, H> {
         if let Some(mut guard) = self.guard.take() {
             guard.set_alarm();
             let notify = std::mem::take(&mut guard.notify);
+            let fetched = std::mem::take(&mut guard.fetched);
             // It comes with a notice.
             let failure = notify.then(|| guard.untold_failure.take()).flatten();
             drop(guard);
             if notify && self.endpoint.asleep.anybody() {
                 self.endpoint.hca.wake();
+            }
+            if let Some(tell) = self.endpoint.on_fetch.get().filter(|_| fetched) {
+                tell();
             }
             if let (Some(error), Some(tell)) = (failure, self.endpoint.on_failure.get()) {
                 tell(&error);
@@ -209,14 +271,18 @@ impl<'a, H: Hca> Locked<'a, H> {
         });
     }
 
-    /// Sleeps until another thread has closed the endpoint, at most `max`.
+    /// Sleeps until another thread has closed the endpoint; at most `max`, or longer for no reason.
     pub(super) fn until_closed(&mut self, max: Duration) {
         if let Some(mut guard) = self.guard.take() {
             guard.await_end += 1;
-            let (gone, opening) = (&self.endpoint.gone, self.opening);
-            let (mut guard, _) = gone
-                .wait_timeout_while(guard, max, |d| !d.closed && d.opening == opening)
-                .unwrap_or_else(PoisonError::into_inner);
+            let gone = &self.endpoint.gone;
+            let mut over = false;
+            while !over && !guard.closed && guard.opening == self.opening {
+                let (woken, time) = gone
+                    .wait_timeout(guard, max)
+                    .unwrap_or_else(PoisonError::into_inner);
+                (guard, over) = (woken, time.timed_out());
+            }
             guard.await_end -= 1;
             self.opening = guard.opening;
             self.guard = Some(guard);
@@ -248,5 +314,38 @@ impl Backoff<'_> {
         self.spin.renew();
         self.yields = YIELD_ROUNDS;
         self.sleep = FIRST_SLEEP;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use crate::job::Job;
+
+    /// The first thread of the line has not got a processor yet, although the lock is free.
+    #[test]
+    fn nobody_passes_a_thread_that_waits_for_the_lock() {
+        let mut job = Job::new(1);
+        job.pes[0].pause();
+        let endpoint = &*job.pes[0].endpoint;
+        let got = AtomicBool::new(false);
+        thread::scope(|scope| {
+            endpoint.line.length.fetch_add(1, Ordering::Relaxed);
+            let first = endpoint.line.first.lock().unwrap();
+            scope.spawn(|| {
+                let _locked = endpoint.lock();
+                got.store(true, Ordering::Relaxed);
+            });
+            let stands_in_line = || endpoint.line.length.load(Ordering::Relaxed) == 2;
+            while !stands_in_line() && !got.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            assert!(!got.load(Ordering::Relaxed));
+            endpoint.line.length.fetch_sub(1, Ordering::Relaxed);
+            drop(first);
+        });
+        assert_eq!(endpoint.line.length.load(Ordering::Relaxed), 0);
     }
 }

@@ -65,9 +65,8 @@ mod progress;
 mod segments;
 mod wr_id;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub use atomics::by_owner::message::Refusal;
 #[doc(hidden)]
@@ -81,7 +80,6 @@ pub use operations::context::Context;
 pub use operations::point::Point;
 pub use operations::put_get::Source;
 
-use self::asleep::Asleep;
 use self::atomics::by_owner::books::ANSWER_SLOTS;
 use self::connecting::ud::SEND_SLOTS;
 use self::driver::{Driver, more_completions};
@@ -211,19 +209,9 @@ impl<H: Hca> Endpoint<H> {
         let spin_limit = SpinLimit::new(config.spin_rounds);
         let composed = Gauge::default();
         let driver = Driver::open(&hca, config, composed.clone())?;
-        Ok(Arc::new(Self {
-            composed,
-            hca,
-            driver: Mutex::new(driver),
-            by_owner,
-            coherent: port.atomics_coherent,
-            asleep: Asleep::default(),
-            gone: Condvar::new(),
-            on_failure: OnceLock::new(),
-            on_wait: OnceLock::new(),
-            spin_limit,
-            parting: AtomicBool::new(false),
-        }))
+        let coherent = port.atomics_coherent;
+        let endpoint = Self::with(hca, driver, composed, by_owner, coherent, spin_limit);
+        Ok(Arc::new(endpoint))
     }
 
     /// Opens an endpoint again that was closed, with its settings and another seed, for the `life`th
@@ -293,6 +281,13 @@ impl<H: Hca> Endpoint<H> {
         self.lock().on_inbound = Some(Box::new(tell));
     }
 
+    /// Has `tell` called whenever a thread, in whichever call, has found that operations of this endpoint have
+    /// written local memory: gets, and atomics that bring the old value. It is called without the endpoint's lock. Only
+    /// the first `tell` counts: an endpoint that is opened again keeps it.
+    pub fn on_fetch(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_fetch.set(Box::new(tell));
+    }
+
     /// Has `tell` called, under the endpoint's lock, when a connection opens or closes: with the peer, what became of
     /// it, and the number of queue pairs that exist then.
     pub fn on_link(&self, tell: impl Fn(u32, LinkChange, u32) + Send + Sync + 'static) {
@@ -303,30 +298,6 @@ impl<H: Hca> Endpoint<H> {
     /// is opened again keeps it.
     pub fn on_wait(&self, watch: impl Watch + 'static) {
         let _ = self.on_wait.set(Box::new(watch));
-    }
-
-    /// Handles what has arrived and what is due, without waiting. Returns whether there was
-    /// anything; operations of peers count, as they may have changed the memory.
-    pub fn progress(&self) -> bool {
-        self.lock().poll()
-    }
-
-    /// Sleeps until there is something to do, at most `max`, and does it.
-    pub fn progress_wait(&self, max: Duration) {
-        let mut locked = self.lock();
-        if locked.closing && !locked.closed {
-            // Whoever closes the endpoint serves it, and sleeps better alone.
-            locked.until_closed(max);
-            drop(locked);
-        } else {
-            drop(locked);
-            self.hca.wait(max);
-            // ORDERING(parting): pairs with `part`.
-            match self.parting.load(Ordering::Acquire) {
-                true => self.close(),
-                false => drop(self.lock().poll()),
-            }
-        }
     }
 
     /// What has happened so far.

@@ -1,14 +1,44 @@
 //! Progress: takes completions to where they belong, lets timers act, and does what had to wait.
+//!
+//! The models in `tests/loom` compile this file, too.
 
 use std::time::Duration;
 
 use super::atomics::by_owner::owner::Owner;
 use super::driver::Driver;
+use super::lock::Endpoint;
 use super::wr_id::Whose;
+use crate::sync::Ordering;
 use shmem_verbs::{Completion, Hca};
 
 /// Most completions taken from the HCA at a time.
 const BATCH: usize = 32;
+
+impl<H: Hca> Endpoint<H> {
+    /// Handles what has arrived and what is due, without waiting. Returns whether there was
+    /// anything; operations of peers count, as they may have changed the memory.
+    pub fn progress(&self) -> bool {
+        self.lock().poll()
+    }
+
+    /// Sleeps until there is something to do, at most `max`, and does it.
+    pub fn progress_wait(&self, max: Duration) {
+        let mut locked = self.lock();
+        if locked.closing && !locked.closed {
+            // Whoever closes the endpoint serves it, and sleeps better alone.
+            locked.until_closed(max);
+            drop(locked);
+        } else {
+            drop(locked);
+            self.hca.wait(max);
+            // ORDERING(parting): pairs with `part`.
+            match self.parting.load(Ordering::Acquire) {
+                true => self.close(),
+                false => drop(self.lock().poll()),
+            }
+        }
+    }
+}
 
 impl<H: Hca> Driver<H> {
     /// When a connection timer is due.
@@ -63,6 +93,9 @@ impl<H: Hca> Driver<H> {
             }
         }
         self.batch = batch;
+        // What another thread waits for is most often a number of operations, room or a slot: every completion may
+        // be the one.
+        self.notify |= busy;
         // Not before completions have made room: with none to come, nobody would come back to it.
         if !self.held.is_empty() {
             self.let_go();
@@ -90,7 +123,7 @@ impl<H: Hca> Driver<H> {
             if at <= now {
                 self.manager.handle_timeout(now);
                 self.act();
-                busy = true;
+                (busy, self.notify) = (true, true);
             }
         }
         let inbound = self.hca.inbound();

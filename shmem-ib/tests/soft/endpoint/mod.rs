@@ -11,6 +11,7 @@ mod operations;
 mod owner;
 mod segments;
 mod silent;
+mod threads;
 mod through;
 mod times;
 mod xrc;

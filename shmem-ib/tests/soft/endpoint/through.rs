@@ -21,6 +21,10 @@ pub(crate) trait Between: Send + Sync + 'static {
     }
     /// These were taken from a completion queue.
     fn polled(&self, _: &[Completion]) {}
+    /// A thread that waits for something is about to sleep.
+    fn sleeps(&self) {}
+    /// It has slept, and this ended its sleep.
+    fn slept(&self, _: Wake) {}
 }
 
 /// The device.
@@ -57,6 +61,12 @@ macro_rules! pass_on {
                 let n = self.hca.poll_cq(cq, out);
                 self.between.polled(&out[..n]);
                 n
+            }
+            fn wait_since(&self, wakes: u64, max: Duration) -> Wake {
+                self.between.sleeps();
+                let wake = self.hca.wait_since(wakes, max);
+                self.between.slept(wake);
+                wake
             }
             unsafe fn post_send(&self, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError> {
                 self.between.posts(qpn, wr)?;
@@ -100,7 +110,6 @@ pass_on! {
         fn set_alarm(&self, after: Option<Duration>);
         fn wake(&self);
         fn wakes(&self) -> u64;
-        fn wait_since(&self, wakes: u64, max: Duration) -> Wake;
         fn inbound_mark(&self, qp: Qpn) -> Option<u32>;
         fn counters(&self) -> Counters;
         fn inbound(&self) -> u64;

@@ -1,7 +1,7 @@
 //! From the completion of a work request to the end of its operation: what an operation gives back, its
 //! result, and its error.
 
-use super::table::{Failed, Holds, Op, OpId};
+use super::table::{Failed, Holds, Op, OpId, OpKind};
 use crate::endpoint::buffers::copy;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::{ConnError, hint};
@@ -83,12 +83,12 @@ impl<H: Hca> Driver<H> {
             return;
         };
         op.result = result.unwrap_or(op.result);
+        self.fetched |= op.kind == OpKind::Get || op.fetch.is_some();
         if let Some(fetch) = op.fetch.take().filter(|_| good) {
             // SAFETY: it completes now.
             unsafe { fetch.store(op.result) };
         }
         if op.waited {
-            self.notify = true;
             return;
         }
         let failed = op.failed;

@@ -74,8 +74,6 @@ impl<H: Hca> Driver<H> {
             }
             self.finish_if_done(id);
         }
-        // Somebody may wait for room.
-        self.notify = true;
     }
 
     /// What is unanswered by `pe` never will be: the connection is broken.
