@@ -39,6 +39,16 @@ fn what_a_process_has_does_not_grow_with_its_lives() {
     }
 }
 
+/// The process ends with its last thread, and no thread of the library stays.
+#[test]
+fn a_process_whose_main_thread_has_ended_ends() {
+    for options in ["-n 2", "-n 2 --nodes 2"] {
+        lives(options, &["2", "left"]).succeed();
+    }
+    let own = lives("-n 2 --nodes 2", &["2", "left"]).env("SHMEM_CTX_QPS", "1");
+    own.succeed();
+}
+
 /// On one node more than 256, because a counter of one byte would wrap; on several nodes
 /// `thousands_of_lives_are_like_the_first` has more.
 #[test]

@@ -3,7 +3,7 @@
 //! lasts from one life to the next; `lives N empty` does nothing in between; `lives N dropped` drops its
 //! `World`s, which leaves it to the next init or to the exit to finalize. `lives N flat` checks, and
 //! tells, what the process has after the first lives and after the last: no more descriptors, threads,
-//! mappings or memory.
+//! mappings or memory. After `lives N left` the thread of `main` ends as `pthread_exit` ends it, and not the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -86,6 +86,10 @@ fn main() -> Result<(), shmem::Error> {
     }
     // Of what there is no more, nothing happens.
     raw::finalize();
+    if is("left") {
+        // SAFETY: ends this thread alone, which holds nothing.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
     Ok(())
 }
 

@@ -139,7 +139,7 @@ impl Branches {
     /// Has the threads end when their endpoints are closed.
     pub(super) fn stop(&self) {
         for branch in self.open_ones() {
-            branch.progress.stop();
+            branch.progress.stop(|| branch.device.wake());
         }
     }
 

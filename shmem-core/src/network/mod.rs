@@ -282,11 +282,10 @@ impl Network {
         self.branches.take(self.adapter, &self.endpoint)
     }
 
-    /// Closes the endpoint and its branches, after a barrier of all PEs. The progress thread ends when it next
-    /// wakes; it is not woken for that, because most often the whole process ends now.
+    /// Closes the endpoint and its branches, after a barrier of all PEs, and has their progress threads end.
     pub(crate) fn stop(&self) {
-        self.progress.stop();
         self.endpoint.close();
+        self.progress.stop(|| self.adapter.device.wake());
         // Their threads have closed them.
         self.branches.stop();
     }

@@ -36,17 +36,19 @@ impl Progress {
         })
     }
 
-    /// It ends when it next wakes.
-    pub(super) fn stop(&self) {
+    /// Has it end, and does not wait for that: a process whose other threads have ended, `main`'s too, ends with its last
+    /// one. `wake` ends its sleep.
+    pub(super) fn stop(&self, wake: impl Fn()) {
+        // Relaxed: the wake-up brings it.
         self.0.store(true, Ordering::Relaxed);
+        wake();
     }
 
     /// Has it end, and waits for that. It shares the device with that of the next endpoint, from which it
     /// must not take events.
     pub(super) fn end(&self, wake: impl Fn()) {
-        self.stop();
         while Arc::strong_count(&self.0) > 1 {
-            wake();
+            self.stop(&wake);
             std::thread::sleep(Duration::from_micros(50));
         }
     }
