@@ -14,7 +14,7 @@
 use std::backtrace::Backtrace;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::panic::{self, Location, PanicHookInfo};
@@ -100,6 +100,18 @@ fn end(info: &PanicHookInfo<'_>) -> ! {
     leave()
 }
 
+/// For a child of a PE that calls what only the PE itself may call: a collective, a wait, or the network. It ends
+/// without running exit handlers, which are the PE's.
+#[cold]
+pub(crate) fn is_no_pe() -> ! {
+    let pid = process::id();
+    complain(&format!(
+        "process {pid}, which this PE has forked, calls a collective routine, waits, or uses the network; only the PE itself \
+         can do that, and the process ends with status {STATUS}"
+    ));
+    sys::end_at_once(STATUS)
+}
+
 static EXITS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the process exits already.
@@ -120,12 +132,50 @@ pub(crate) fn fail(text: &str) -> ! {
 }
 
 fn leave() -> ! {
+    if sys::is_library_thread() {
+        end_from_library_thread();
+    }
     if exits() {
         // There is no second exit: the same thread would abort, and another one wait for the end of the first.
         process_exits(STATUS);
         sys::end_at_once(STATUS);
     }
     process::exit(STATUS)
+}
+
+/// Ends the process while the program's threads run: exit handlers and destructors must not run beside them.
+fn end_from_library_thread() -> ! {
+    // A stream may be in use for ever, by a thread that waits for input.
+    let bounded = at_timeout(|| {
+        process_exits(STATUS);
+        sys::end_at_once(STATUS)
+    });
+    if bounded {
+        let _ = std::io::stdout().flush();
+        flush_all();
+    }
+    process_exits(STATUS);
+    sys::end_at_once(STATUS)
+}
+
+/// How long what a process does at its end may take before others go on.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Writes what the C library's streams hold.
+pub(crate) fn flush_all() {
+    // SAFETY: null stands for all streams.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+}
+
+/// Has `late` run if the process is still there when [`EXIT_TIMEOUT`] has passed. Returns whether it will.
+pub(crate) fn at_timeout(late: impl FnOnce() + Send + 'static) -> bool {
+    // Libraries of MPI and PMIx run on it. Pages that nobody touches cost nothing.
+    const STACK: usize = 2 << 20;
+    let wait = move || {
+        std::thread::sleep(EXIT_TIMEOUT);
+        late();
+    };
+    sys::spawn_thread(STACK, wait).is_ok()
 }
 
 fn panicked(who: &Attached, info: &PanicHookInfo<'_>, hook: Option<&Hook>) {

@@ -54,6 +54,36 @@ fn a_network_that_fails_at_the_exit_ends_the_job() {
     assert!(!err.contains("re-entrant"), "{err}");
 }
 
+/// It is the progress thread that finds out, beside the thread of `main`.
+#[test]
+fn a_network_that_fails_while_a_pe_computes_ends_the_job() {
+    let job = shmrun("-n 2 --nodes 2", &[MISHAPS, "socket-breaks"]).run();
+    let err = &job.stderr;
+    assert_eq!(job.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("PE 0") && err.contains("the software HCA"),
+        "{err}"
+    );
+    assert!(!err.contains("an exit handler runs"), "{err}");
+    assert!(job.stdout.contains("PE 0 was here"), "{err}");
+}
+
+/// Instead of the child, which does not take part in the barrier, the PE itself does.
+#[test]
+fn a_child_of_a_pe_is_no_pe() {
+    ends("forked-child", 0, &["PE 0", "has forked", "collective"]);
+}
+
+/// The PE that combines for its node, and others wait for it.
+#[test]
+fn a_panic_of_an_operation_that_is_caught_does_not_leave_others_waiting() {
+    ends(
+        "operation-panics",
+        101,
+        &["nobody can add", "of no more use"],
+    );
+}
+
 #[test]
 fn pes_that_chose_different_fabrics_name_both() {
     let (code, err) = run("-n 2 --nodes 2", "two-fabrics", &[]);

@@ -1,6 +1,6 @@
 //! A program that goes wrong as its first argument says. The other PEs wait for it in a barrier.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::exit;
 
 use shmem::{
@@ -122,6 +122,51 @@ fn main() -> Result<(), shmem::Error> {
     Ok(())
 }
 
+/// The child of a PE takes its place in a barrier, or tries to. Then all meet.
+fn meet_as_child() -> Result<(), shmem::Error> {
+    if my_pe() == 0 {
+        let mut status = 0;
+        // SAFETY: the child calls the library, as it must not, and ends; the parent waits for it.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                barrier_all();
+                libc::_exit(0);
+            }
+            libc::waitpid(child, &mut status, 0);
+        }
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1);
+    }
+    barrier_all();
+    Ok(())
+}
+
+extern "C" fn exit_handler() {
+    eprintln!("an exit handler runs");
+}
+
+/// The sockets of this PE's network become something else, which the progress thread finds out: this thread computes. An
+/// exit handler must not run beside it; what it has written must not be lost.
+fn break_sockets() {
+    // SAFETY: the function does not unwind.
+    unsafe { libc::atexit(exit_handler) };
+    print!("PE 0 was here");
+    let null = std::fs::File::open("/dev/null").expect("it is everywhere");
+    for fd in 3..256 {
+        let (mut domain, mut len) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+        let at = (&raw mut domain).cast();
+        // SAFETY: the call writes a number of that size, or fails.
+        let got = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, at, &mut len) };
+        if got == 0 && domain != libc::AF_UNIX {
+            // SAFETY: the descriptor is the library's, which is to find that.
+            unsafe { libc::dup2(null.as_raw_fd(), fd) };
+        }
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
 /// One PE fails, and all others would wait for it for ever.
 fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
     let array = alloc::<u64>(4)?;
@@ -135,6 +180,18 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             std::panic::catch_unwind(fail_alike).expect_err("it fails");
             barrier_all();
             return Ok(());
+        }
+        "forked-child" => return meet_as_child(),
+        "operation-panics" => {
+            // Whichever PE combines, for the others.
+            let add = |_: u64, _: u64| -> u64 { panic!("nobody can add") };
+            let _ = std::panic::catch_unwind(|| world.reduce_value(1, add));
+            barrier_all();
+        }
+        "socket-breaks" if my_pe() == 0 => break_sockets(),
+        "socket-breaks" => {
+            std::thread::sleep(MOMENT);
+            shmem::p(array, 1, 0);
         }
         "all-ask-for-no-such-pe" => shmem::p(array, 1, 1 << 20),
         "two-arrays-for-lengths" => {

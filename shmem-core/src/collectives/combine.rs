@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use super::op::ReduceOp;
 use crate::datum::Datum;
 use crate::heap::access;
+use crate::team::Operation;
 
 /// Combines `n` elements: `into[i] = into[i] op from[i]`.
 ///
@@ -73,9 +74,11 @@ unsafe fn combine_all<T: Datum, O: ReduceOp<T>>(into: *mut u8, from: *const u8, 
             std::slice::from_raw_parts(from.cast::<T>(), n),
         )
     };
+    let operation = Operation;
     for (into, from) in into.iter_mut().zip(from) {
         *into = op.combine(*into, *from);
     }
+    std::mem::forget(operation);
 }
 
 /// What is combined at a time in a large reduction: it stays in the first cache.

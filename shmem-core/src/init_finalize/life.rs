@@ -70,6 +70,7 @@ fn run_steps(
     sys::register_barrier_everywhere();
     let attached = attach::attach(&settings, start)?;
     fault::watch_panics();
+    sys::watch_forks();
     let Attached {
         me, local, node, ..
     } = *attached;

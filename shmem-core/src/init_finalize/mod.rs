@@ -169,6 +169,9 @@ fn enter(
 /// **Collective**. Called by the thread that called init. A process that exits with status 0, as by
 /// returning from `main`, does what is left of it then.
 ///
+/// No other thread may be in a call of the library meanwhile: one that waits for operations, as at the end of
+/// [`nbi`](crate::nbi), may find the network closed, and that ends the job with an error.
+///
 /// # Panics
 /// If another thread is in a collective.
 ///
@@ -258,7 +261,7 @@ fn register_at_exit() {
 extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
     fault::exit_has_begun();
     if exit::ends_job() {
-        exit::flush_all();
+        fault::flush_all();
         exit::tell_launcher(status);
         return;
     }
@@ -277,8 +280,8 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
     if exit_ends_job() {
         // The launcher may end this process before the C library comes to that. A stream may be in
         // use for ever, by a thread that waits for input.
-        exit::at_timeout(move || process_exits(status));
-        exit::flush_all();
+        fault::at_timeout(move || process_exits(status));
+        fault::flush_all();
     }
     process_exits(status);
 }

@@ -19,6 +19,7 @@ use shmem_ib::spin::SpinLimit;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::recording::Recorder;
 use shmem_node::segment::NodeView;
+use shmem_node::sys;
 use shmem_node::turns::Turns;
 
 use crate::attach;
@@ -236,6 +237,9 @@ impl Runtime {
     /// Calls the network. A thread of this PE that waits for its memory is woken by the network itself, when that has
     /// written there for a peer or for an operation of this PE. Ends the job if the network fails.
     pub(crate) fn far<T>(&self, call: impl FnOnce(&Endpoint<Device>) -> Result<T, ConnError>) -> T {
+        if sys::was_forked() {
+            fault::is_no_pe();
+        }
         self.or_die(call(&self.network().endpoint))
     }
 

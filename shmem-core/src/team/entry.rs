@@ -1,8 +1,12 @@
 //! Only one thread of a PE at a time is in a collective of a team.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
+use shmem_node::sys;
+
 use super::Team;
+use crate::fault;
 use crate::recording::Scope;
 use crate::runtime::Runtime;
 
@@ -13,8 +17,25 @@ pub(crate) struct Guard<'a> {
     pub(crate) recorded: Option<Scope>,
 }
 
+thread_local! {
+    /// An operation has panicked: the collective that it is part of is left half done.
+    static PANICKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// An operation of the program, which combines elements in a collective. Dropped if that panics.
+pub(crate) struct Operation;
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        PANICKED.set(true);
+    }
+}
+
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() && PANICKED.take() {
+            self.team.broken.store(true, Ordering::Relaxed);
+        }
         // ORDERING(collective): pairs with `Team::occupy`.
         self.team.meeting.store(false, Ordering::Release);
     }
@@ -28,21 +49,39 @@ impl Team {
     /// threads), so it has to be found, not obeyed.
     ///
     /// # Panics
-    /// If another thread is, or the PE is initialised again.
+    /// If another thread is, the PE is initialised again, or an operation of the program has panicked in a reduction of the
+    /// team.
     #[inline]
     #[track_caller]
     pub(crate) fn occupy(&self, rt: &Runtime) -> Guard<'_> {
         if self.life.is_some_and(|life| life != rt.life()) {
             self.outlived();
         }
+        if sys::was_forked() {
+            fault::is_no_pe();
+        }
         // ORDERING(collective): a thread sees what the one before it has done in collectives.
         if self.meeting.swap(true, Ordering::Acquire) {
             self.crowded();
         }
-        Guard {
+        let guard = Guard {
             team: self,
             recorded: None,
+        };
+        if self.broken.load(Ordering::Relaxed) {
+            self.half_done();
         }
+        guard
+    }
+
+    #[cold]
+    #[track_caller]
+    fn half_done(&self) -> ! {
+        panic!(
+            "an operation of the program panicked on PE {} in a reduction or scan over {self}, whose other members may \
+             wait for ever: the team is of no more use",
+            self.members.world_pe(self.my_pe).unwrap_or_default()
+        )
     }
 
     #[cold]

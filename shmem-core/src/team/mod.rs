@@ -19,7 +19,7 @@ use shmem_node::recording;
 use shmem_node::segment::NodeView;
 use shmem_node::waiting::{self, Collective as Call, Place, TeamKind};
 
-pub(crate) use self::entry::Guard;
+pub(crate) use self::entry::{Guard, Operation};
 pub(crate) use self::mapping::Mapping;
 pub use self::members::Members;
 pub use self::slots::MAX_TEAMS;
@@ -92,6 +92,8 @@ pub struct Team {
     one_machine: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
+    /// Whether a thread of this PE has left one half done.
+    broken: AtomicBool,
     /// In which, or was last; and how many it has begun: in the upper half.
     now: AtomicU64,
     /// Where the program called it; null before the first.
@@ -203,6 +205,7 @@ impl Team {
             one_machine: node.on_machine() == node.node_of().len(),
             mapping,
             meeting: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
             now: AtomicU64::new(0),
             called_at: AtomicPtr::new(std::ptr::null_mut()),
             life: None,

@@ -13,8 +13,10 @@ use shmem_mpi::Mpi;
 use shmem_node::doorbell::Pace;
 use shmem_node::recording::Routine;
 use shmem_node::stats::Stat;
+use shmem_node::sys;
 use shmem_node::waiting::Wait;
 
+use crate::fault;
 use crate::recording::Call;
 use crate::runtime::Runtime;
 
@@ -82,6 +84,9 @@ impl Runtime {
     #[cold]
     #[inline(never)]
     fn sleep_at(&self, pace: Pace, what: impl Fn() -> Wait, mut ready: impl FnMut() -> bool) {
+        if sys::was_forked() {
+            fault::is_no_pe();
+        }
         let _told = self.tell_wait(what());
         let mpi = driven_mpi();
         loop {

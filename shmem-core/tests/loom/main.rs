@@ -95,6 +95,7 @@ mod symmetric {
 }
 mod team {
     pub(crate) use crate::runtime::{Team, slots};
+    pub(crate) struct Operation;
 }
 #[path = "../../src/tree.rs"]
 mod tree;

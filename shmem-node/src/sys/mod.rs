@@ -27,7 +27,7 @@ pub use socket::{
 };
 pub use thread::{
     barrier_by_others, barrier_everywhere, bind_to, end_at_once, futex_wait, futex_wake, has_ended,
-    register_barrier_everywhere, spawn_thread,
+    is_library_thread, register_barrier_everywhere, spawn_thread, was_forked, watch_forks,
 };
 
 /// Takes over a descriptor that this process was started with, such as one that a launcher names in

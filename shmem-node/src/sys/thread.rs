@@ -1,8 +1,10 @@
 //! Sleeping and waking, barriers between processors, threads, and ends of processes.
 
+use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -71,6 +73,35 @@ pub fn end_at_once(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Whether this process is a child that was forked since [`watch_forks`].
+#[inline]
+pub fn was_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on children that this process forks know that they are children. What `vfork` and `posix_spawn` make does not.
+pub fn watch_forks() {
+    static ONCE: Once = Once::new();
+    extern "C" fn in_child() {
+        FORKED.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: the handler stores to a static alone.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(in_child));
+    });
+}
+
+thread_local! {
+    static OF_LIBRARY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether [`spawn_thread`] has started this thread.
+pub fn is_library_thread() -> bool {
+    OF_LIBRARY.get()
+}
+
 /// Starts a detached thread that blocks the program's signals. Its stack has `stack` bytes in addition to the program's thread-local
 /// data, which the C library keeps there.
 ///
@@ -83,6 +114,7 @@ pub fn spawn_thread(stack: usize, run: impl FnOnce() + Send + 'static) -> io::Re
     extern "C" fn enter<F: FnOnce()>(run: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: the pointer came from `Box::into_raw` of this very type, and comes only once.
         let run = unsafe { Box::from_raw(run.cast::<F>()) };
+        OF_LIBRARY.set(true);
         run();
         ptr::null_mut()
     }
