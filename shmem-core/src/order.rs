@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence as cpu_fence};
 use shmem_node::recording::Routine;
 
 use crate::context::{Ctx, routines};
-use crate::heap::machine;
+use crate::heap::access;
 use crate::recording::Call;
 use crate::runtime::{Runtime, rt, try_rt};
 
@@ -16,7 +16,7 @@ fn full_fence() {
     // partner is the acquiring load of a wait or of a barrier. And they come before this PE's
     // next loads: complete means that no PE reads the old value any more, so of two PEs that
     // each put, quiet, and get the other's word at least one gets the new value.
-    machine::full_fence();
+    access::full_fence();
 }
 
 /// The quiet of every context, if this process is a PE of a job on one node, where all operations are

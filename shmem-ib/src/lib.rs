@@ -34,7 +34,7 @@
 //!   target, in posting order with respect to the other operations of that queue pair.
 //! * All protocol code takes the time as `u64` nanoseconds from an arbitrary origin and its
 //!   randomness from a seed: the same inputs give the same outputs.
-//! * Unsafe code is confined to raw copies (`soft::memory::raw`), atomics on words (`connect::atomic`), system
+//! * Unsafe code is confined to raw copies (`verbs::memory`, `soft::memory::raw`), atomics on words (`connect::atomic`), system
 //!   calls and mappings (`soft::driver::{messages, pages, streams::bytes}`, `soft::xrc::map`), libibverbs (`device::ibv`), and to the post
 //!   functions, whose contract is the one of verbs: buffers stay valid until their completion.
 

@@ -15,10 +15,7 @@
 //! # Safety
 //! The memory of a segment is written by other processes at any time. Therefore the library never
 //! makes `&T` or `&mut T` to it except through `unsafe` functions whose caller promises that
-//! nobody writes (or touches) it meanwhile. Everything else goes through [`access`]: atomic loads
-//! and stores for naturally aligned 1, 2, 4 and 8 bytes, and for the rest copies in assembly. Rust has no
-//! copy of many bytes that may race; what a block of assembly does to memory is for the compiler like
-//! what another thread does with atomics of bytes, and the processor knows no data races.
+//! nobody writes (or touches) it meanwhile. Everything else goes through [`access`], and through [`shmem_ib::atomic`].
 //! What computes with elements, as reductions do, gets copies in private memory.
 //!
 //! A copy that races with another access yields some mix of old and new bytes, and every bit
@@ -27,8 +24,8 @@
 //! * Words of 32 bits are accessed atomically on their own by PEs of the node and, for others, by
 //!   their owner, or as halves of 64 bits by HCAs (see `atomics`). Atomics of both sizes are coherent on x86-64 and on AArch64.
 
-pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod allocator;
-pub(crate) mod machine;
 pub(crate) mod parts;
+
+pub(crate) use shmem_ib::verbs::memory as access;

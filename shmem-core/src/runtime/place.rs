@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use shmem_ib::atomic::{self, AtomicOp, Width};
 
 use super::{Runtime, try_rt};
-use crate::heap::{access, machine};
+use crate::heap::access;
 
 /// Where a PE's memory is.
 #[derive(Clone, Copy)]
@@ -230,7 +230,7 @@ impl Near {
     pub unsafe fn atomic(self, width: Width, op: AtomicOp) -> u64 {
         // SAFETY: mapped, and by the caller.
         let old = unsafe { atomic::execute(self.at, width, op) };
-        machine::acquire_of_devices();
+        access::acquire_of_devices();
         if !matches!(op, AtomicOp::Fetch) {
             self.ring();
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use shmem_node::waiting::{Comparison, Form, Number, Wait, Word};
 
 use crate::datum::Datum;
-use crate::heap::machine;
+use crate::heap::access;
 use crate::runtime::{Runtime, rt};
 
 /// How a word is compared with a value. The numbers are those of `SHMEM_CMP_*` in C.
@@ -112,7 +112,7 @@ macro_rules! waitable {
                 // ORDERING(quiet): acquires what the writer released.
                 // SAFETY: by the caller.
                 let $bits = unsafe { $word::from_ptr(at.cast_mut().cast()) }.load(Ordering::Acquire);
-                machine::acquire_of_devices();
+                access::acquire_of_devices();
                 $from
             }
         }

@@ -118,7 +118,7 @@ fn flags_follow_data_from_node_to_node() {
     }
 }
 
-/// That a quiet has to be a fence of this strength, and no less; which it is, `heap/machine` shows. Two PEs that each put, are quiet, and look at the other's word: one sees the other's at least.
+/// That a quiet has to be a fence of this strength, and no less; which it is, `verbs/src/memory/machine` shows. Two PEs that each put, are quiet, and look at the other's word: one sees the other's at least.
 fn both_quiet() {
     job(2, Layout::Together, &WORDS, |rt| {
         let other = 1 - rt.me;

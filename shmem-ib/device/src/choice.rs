@@ -7,14 +7,11 @@ use std::fmt;
 use super::hardware::{GidKind, LinkLayer, RdmaDevice, RdmaPort, Reach, Survey, Transport};
 use super::order::in_order;
 use super::seat::Seat;
+use shmem_verbs::memory::ORDERS_DEVICES;
 use shmem_verbs::{Fabric, Gid, Pkey};
 
 /// What stands against a device that opens, but has no XRC for those who need it.
 pub const NO_XRC: &str = "it has no XRC, which SHMEM_TRANSPORT=xrc needs";
-
-/// Whether the runtime knows how this processor orders what a device writes into memory. `shmem-core` has a
-/// barrier for each of these processors (`heap/machine`), and does not compile where this is wrong.
-pub const ORDERS_DEVICES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// What a user asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]

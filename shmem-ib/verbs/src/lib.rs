@@ -22,6 +22,7 @@ compile_error!(
 mod error;
 mod failure;
 mod lane;
+pub mod memory;
 pub mod provider;
 pub mod rng;
 mod sync;

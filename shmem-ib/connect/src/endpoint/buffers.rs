@@ -70,30 +70,6 @@ impl Registered {
     }
 }
 
-/// Copies `len` bytes. Aligned values of 1, 2, 4 and 8 bytes are read and written by one access
-/// each, so that who watches them never sees half a value.
-///
-/// # Safety
-/// Both ranges are valid, and do not overlap.
-pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
-    let aligned = |size: usize| (src as usize | dst as usize).is_multiple_of(size);
-    // SAFETY: valid by the caller's promise; alignment is checked before each typed access.
-    unsafe {
-        match len {
-            8 if aligned(8) => dst
-                .cast::<u64>()
-                .write_volatile(src.cast::<u64>().read_volatile()),
-            4 if aligned(4) => dst
-                .cast::<u32>()
-                .write_volatile(src.cast::<u32>().read_volatile()),
-            2 if aligned(2) => dst
-                .cast::<u16>()
-                .write_volatile(src.cast::<u16>().read_volatile()),
-            _ => std::ptr::copy_nonoverlapping(src, dst, len),
-        }
-    }
-}
-
 /// One slot of a [`Pool`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot {

@@ -3,8 +3,8 @@
 //! # Why words are atomics
 //! Peers write flags and counters that local threads poll. A copy routine may store such a
 //! word byte by byte; therefore transfers of whole aligned words, up to 64 bytes, are done
-//! with one atomic access per word, and nobody sees half of one. Longer transfers are copied
-//! with `memcpy`, whose order within one packet is undefined, as it is on hardware.
+//! with one atomic access per word, and nobody sees half of one. Longer transfers are copied as all memory is that others
+//! write ([`shmem_verbs::memory`]); their order within one packet is undefined, as it is on hardware.
 //!
 //! Every write begins with a release fence: who sees any word of it (and then fences or
 //! loads with acquire) also sees all writes that were executed before it. Since packets are
@@ -13,16 +13,10 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use super::mr::Memory;
+use shmem_verbs::memory::copy;
 
 /// Longest transfer that is done word by word.
 const WORDWISE_MAX: usize = 64;
-
-/// Longest piece that is copied at once.
-///
-/// From 2 KiB on the C library leaves the copy to `rep movsb`, which takes twice as long on some
-/// processors if source and destination lie differently in their cache lines; and payloads lie
-/// behind headers of 12 or 28 bytes.
-const PIECE: usize = 1024;
 
 /// The memory of this process.
 #[derive(Debug)]
@@ -70,20 +64,6 @@ fn pointer(addr: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(addr as usize)
 }
 
-/// Copies as `memcpy` does.
-///
-/// # Safety
-/// `from` and `to` are valid for `len` bytes and do not overlap.
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    let mut at = 0;
-    while at < len {
-        let piece = (len - at).min(PIECE);
-        // SAFETY: inside of both ranges.
-        unsafe { std::ptr::copy_nonoverlapping(from.add(at), to.add(at), piece) };
-        at += piece;
-    }
-}
-
 /// The largest word that both address and length are multiples of.
 const fn granule(addr: u64, len: usize) -> u64 {
     let bits = addr | len as u64;
@@ -98,9 +78,8 @@ impl Memory for RawMemory {
     fn read(&mut self, addr: u64, out: &mut [u8]) {
         match granule(addr, out.len()) {
             0 => {
-                // SAFETY: mapped (`RawMemory::new`); `out` is a local buffer apart from it.
-                // Threads may write the source meanwhile: the bytes are then any mixture, as
-                // with every RDMA device.
+                // SAFETY: mapped (`RawMemory::new`). Threads may write the source meanwhile: the bytes are
+                // then any mixture, as with every RDMA device.
                 unsafe { copy(pointer(addr), out.as_mut_ptr(), out.len()) };
             }
             1 => read_words!(AtomicU8, u8, addr, out, 1),
@@ -116,8 +95,7 @@ impl Memory for RawMemory {
         fence(Ordering::Release);
         match granule(addr, data.len()) {
             0 => {
-                // SAFETY: mapped and writable (`RawMemory::new`); `data` lies in a receive
-                // buffer of ours that is never registered.
+                // SAFETY: mapped and writable (`RawMemory::new`).
                 unsafe { copy(data.as_ptr(), pointer(addr), data.len()) };
             }
             1 => words!(AtomicU8, u8, addr, data, 1),
@@ -150,7 +128,7 @@ mod tests {
         // SAFETY: only `buf` below is accessed, and it is alive.
         let mut memory = unsafe { RawMemory::new() };
         let data: Vec<u8> = (0..4096).map(|i| (i * 7 / 3) as u8 ^ 0x5a).collect();
-        let lengths = (0..=150).chain([PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 4096]);
+        let lengths = (0..=150).chain([511, 512, 513, 1023, 1025, 2048, 4096]);
         for offset in 0..16 {
             for len in lengths.clone() {
                 let mut buf = vec![0_u64; 520];

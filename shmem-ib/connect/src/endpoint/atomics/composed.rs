@@ -20,6 +20,7 @@ use crate::endpoint::operations::accounts::ContextId;
 use crate::endpoint::operations::context::Context;
 use crate::endpoint::operations::post::Posted;
 use crate::endpoint::operations::table::{Failed, Holds, Op, OpId, OpKind};
+use shmem_verbs::memory::load;
 use shmem_verbs::{Hca, SendOp, WcStatus};
 
 impl<H: Hca> Context<'_, H> {
@@ -190,7 +191,7 @@ impl<H: Hca> Driver<H> {
         }
         let (at, _) = self.pool.place(first.slot, 8);
         // SAFETY: slots are aligned to 64, and the HCA has written this one.
-        let was = unsafe { at.cast::<u64>().read_volatile() };
+        let was = unsafe { load(at) };
         let new = first.apply(was);
         // What changes nothing is done once the word is known.
         if was != expected && new != was {

@@ -2,10 +2,10 @@
 //! result, and its error.
 
 use super::table::{Failed, Holds, Op, OpId, OpKind};
-use crate::endpoint::buffers::copy;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::{ConnError, hint};
 use crate::endpoint::lock::Locked;
+use shmem_verbs::memory::{copy, load};
 use shmem_verbs::{Hca, WcStatus};
 
 impl<H: Hca> Driver<H> {
@@ -71,7 +71,7 @@ impl<H: Hca> Driver<H> {
             Holds::Result(slot) => {
                 let (from, _) = self.pool.place(slot, 8);
                 // SAFETY: slots are aligned to 64, and the HCA has written this one.
-                result = Some(unsafe { from.cast::<u64>().read_volatile() });
+                result = Some(unsafe { load(from) });
                 self.pool.give(slot);
             }
             Holds::Registration(mr) => {

@@ -16,9 +16,11 @@ use smallvec::SmallVec;
 
 use super::silent::FIRST;
 use super::table::OpId;
+use crate::endpoint::buffers::INLINE_MAX;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::wr_id::Whose;
+use shmem_verbs::memory::copy;
 use shmem_verbs::{Hca, Qpn, SendOp, SendWr, Sge, SrqNum, VerbsError};
 
 /// Longest payload of a request that is held: for a longer one the bell does not count.
@@ -47,6 +49,9 @@ pub(crate) struct Held {
     qpn: Qpn,
     /// As long a list goes; 1: nothing is held.
     most: usize,
+    /// Where sources lie that the device copies while it is told: others may write the program's memory meanwhile. There is
+    /// room for a list of them, from the first one on.
+    inline: Vec<[u8; INLINE_MAX]>,
 }
 
 impl Held {
@@ -61,6 +66,7 @@ impl Held {
             pe: 0,
             qpn: Qpn(0),
             most,
+            inline: Vec::new(),
         }
     }
 
@@ -96,12 +102,23 @@ impl Held {
 
     /// Tells the HCA of the list. What finds no room stays; after an error nothing does.
     pub(crate) fn ring<H: Hca>(&mut self, hca: &H) -> Result<(), ConnError> {
-        let requests = self.list.iter().map(|held| {
+        if self.inline.len() < self.list.len() {
+            self.inline.resize(LIST, [0; INLINE_MAX]);
+        }
+        for (held, room) in self.list.iter().zip(&mut self.inline) {
             let Sge { addr, len, .. } = held.source;
-            let at = std::ptr::with_exposed_provenance(addr as usize);
-            // SAFETY: who posts promises that the source stays until the operation completes, or, where it is copied now,
-            // as long as it may be held: until its release, which rings before it returns.
-            let data = || unsafe { slice::from_raw_parts(at, len as usize) };
+            if held.inline {
+                let (from, len) = (
+                    std::ptr::with_exposed_provenance(addr as usize),
+                    len as usize,
+                );
+                // SAFETY: who posts promises that the source stays until the operation completes, or, where it is copied
+                // now, as long as it may be held: until its release, which rings before it returns.
+                unsafe { copy(from, room[..len].as_mut_ptr(), len) };
+            }
+        }
+        let requests = self.list.iter().zip(&self.inline).map(|(held, room)| {
+            let data = || &room[..held.source.len as usize];
             SendWr {
                 inline: held.inline.then(data),
                 signaled: held.tells,

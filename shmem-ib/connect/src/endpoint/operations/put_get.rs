@@ -23,10 +23,11 @@ use super::context::Context;
 use super::held::HELD_BYTES;
 use super::post::Target;
 use super::table::{Holds, Op, OpId, OpKind};
-use crate::endpoint::buffers::{INLINE_MAX, Pool, copy};
+use crate::endpoint::buffers::{INLINE_MAX, Pool};
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::Locked;
+use shmem_verbs::memory::copy;
 use shmem_verbs::{Hca, PortInfo, SendOp, Sge};
 
 /// Longest local buffer, in bytes, that is copied where registrations are expensive. Frey and Alonso, "Minimizing

@@ -3,7 +3,8 @@
 use super::accounts::ContextId;
 use crate::atomic::Width;
 use crate::endpoint::atomics::by_owner::message::Refusal;
-use crate::endpoint::buffers::{Slot, copy};
+use crate::endpoint::buffers::Slot;
+use shmem_verbs::memory::copy;
 use shmem_verbs::{Mr, WcStatus};
 
 /// Kinds of one-sided operations.

@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 use super::message::{Answer, Answers, MAX_LEN, Message, Request, encode};
 use crate::atomic::AtomicOp;
 use crate::endpoint::atomics::word::{At, Old};
-use crate::endpoint::buffers::copy;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::Locked;
@@ -14,6 +13,7 @@ use crate::endpoint::operations::accounts::ContextId;
 use crate::endpoint::operations::context::Context;
 use crate::endpoint::operations::post::{Posted, Target};
 use crate::endpoint::operations::table::{Failed, Holds, Op, OpId, OpKind};
+use shmem_verbs::memory::copy;
 use shmem_verbs::{Hca, SendOp, Sge, WcStatus};
 
 /// How long answers may be missing, in nanoseconds, before a probe asks whether the owner is there.

@@ -4,10 +4,10 @@
 use super::message::{Answer, MAX_LEN, Message, Refusal, Request, decode, encode};
 use super::owner::{BUFFER, Receiver};
 use crate::atomic::execute;
-use crate::endpoint::buffers::copy;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::wr_id::Whose;
+use shmem_verbs::memory::copy;
 use shmem_verbs::{Completion, Hca, QpAttr, Qpn, SendOp, SendWr, Sge, Srq, VerbsError, WcStatus};
 
 impl<H: Hca> Driver<H> {

@@ -1,11 +1,16 @@
-//! The only place that dereferences addresses of symmetric memory, with [`machine`] and [`shmem_ib::atomic`].
+//! Memory that others write at any time: copies, zeroes and looks at words.
 //!
-//! See the Safety section of the parent module for why these operations are sound although other
-//! processes touch the same bytes.
+//! Others are processes of the node, devices, and threads of the own program. Therefore nobody makes `&T` or `&mut T` to
+//! such memory. Naturally aligned words are loaded and stored by atomics, and all else is copied in assembly: Rust
+//! has no copy of many bytes that may race. What a block of assembly does to memory is for the compiler like what another
+//! thread does with atomics of bytes, and the processor knows no data races. A copy that races with another access
+//! yields some mix of old and new bytes.
+
+mod machine;
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::machine;
+pub use machine::{ORDERS_DEVICES, acquire_of_devices, full_fence};
 
 /// Copies `len` bytes. Naturally aligned words of 1, 2, 4 or 8 bytes are copied in one access, so
 /// flags and counters never appear torn.
@@ -13,14 +18,14 @@ use super::machine;
 /// # Safety
 /// Both ranges are mapped for the whole copy, and `to` is writable. They may overlap.
 #[inline(always)]
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // Copies a word in one access if it is aligned.
+pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // Copies a word in one access if it is aligned. `from` may be what nobody may write, which an atomic does not take.
     macro_rules! word {
-        ($atomic:ident) => {
+        ($load:ident, $atomic:ident) => {
             if (from as usize | to as usize).is_multiple_of(size_of::<$atomic>()) {
                 // SAFETY: mapped by the caller, and aligned.
                 unsafe {
-                    let value = $atomic::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+                    let value = machine::$load(from);
                     $atomic::from_ptr(to.cast()).store(value, Ordering::Relaxed);
                 }
                 return;
@@ -29,16 +34,16 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
     // The most frequent lengths come first.
     if len == 8 {
-        word!(AtomicU64);
+        word!(load_8, AtomicU64);
     }
     if (16..=64).contains(&len) {
         // SAFETY: by the caller.
         return unsafe { machine::few(from, to, len) };
     }
     match len {
-        4 => word!(AtomicU32),
-        2 => word!(AtomicU16),
-        1 => word!(AtomicU8),
+        4 => word!(load_4, AtomicU32),
+        2 => word!(load_2, AtomicU16),
+        1 => word!(load_1, AtomicU8),
         _ => {}
     }
     // SAFETY: by the caller.
@@ -49,7 +54,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 ///
 /// # Safety
 /// The range is mapped and writable.
-pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
+pub unsafe fn zero(at: *mut u8, len: usize) {
     // SAFETY: by the caller.
     unsafe { machine::zero(at, len) }
 }
@@ -57,18 +62,31 @@ pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
 /// Loads an aligned word of 8 bytes, after which comes what this thread reads then.
 ///
 /// # Safety
-/// The word is mapped and aligned.
+/// The word is mapped, writable and aligned.
 #[inline]
-pub(crate) unsafe fn load(at: *const u8) -> u64 {
+pub unsafe fn load(at: *const u8) -> u64 {
     // SAFETY: by the caller.
     let value = unsafe { AtomicU64::from_ptr(at.cast_mut().cast()) }.load(Ordering::Acquire);
-    machine::acquire_of_devices();
+    acquire_of_devices();
     value
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a borrowed source allows is enough.
+    #[test]
+    fn words_come_from_memory_that_is_not_to_be_written() {
+        static WORD: u64 = 0x0807_0605_0403_0201;
+        let from = (&raw const WORD).cast::<u8>();
+        for len in [1, 2, 4, 8] {
+            let mut to = 0u64;
+            // SAFETY: both words have 8 bytes.
+            unsafe { copy(from, (&raw mut to).cast(), len) };
+            assert_eq!(to, WORD & u64::MAX >> (64 - 8 * len), "{len}");
+        }
+    }
 
     #[test]
     fn copies_of_every_length_and_alignment() {

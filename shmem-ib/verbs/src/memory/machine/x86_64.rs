@@ -3,13 +3,45 @@
 use std::arch::asm;
 use std::sync::atomic::{Ordering, compiler_fence};
 
+/// Whether [`acquire_of_devices`] orders what a device writes into memory.
+pub const ORDERS_DEVICES: bool = true;
+
+// A word in one access, as a relaxed atomic loads it.
+macro_rules! loads {
+    ($($name:ident: $word:ty, $register:ty, $load:literal;)*) => { $(
+        /// # Safety
+        /// The word is mapped and aligned.
+        #[inline(always)]
+        pub(crate) unsafe fn $name(from: *const u8) -> $word {
+            let value: $register;
+            // SAFETY: by the caller; it only loads.
+            unsafe {
+                asm!(
+                    $load,
+                    value = out(reg) value,
+                    from = in(reg) from,
+                    options(nostack, preserves_flags, readonly),
+                );
+            }
+            value as $word
+        }
+    )* };
+}
+
+loads! {
+    load_8: u64, u64, "mov {value}, [{from}]";
+    load_4: u32, u32, "mov {value:e}, [{from}]";
+    load_2: u16, u32, "movzx {value:e}, word ptr [{from}]";
+    load_1: u8, u32, "movzx {value:e}, byte ptr [{from}]";
+}
+
 /// Copies 16 to 64 bytes without a call, which would cost more than the copy. All is loaded before
 /// anything is stored.
 ///
-/// In assembly, because the copy may race: see the Safety section of `heap`.
+/// In assembly, because the copy may race: see the head of `memory`.
 ///
 /// # Safety
-/// As for `access::copy`; `len` is 16 to 64.
+/// As for `memory::copy`; `len` is 16 to 64.
 #[inline(always)]
 pub(crate) unsafe fn few(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!((16..=64).contains(&len));
@@ -48,7 +80,7 @@ pub(crate) unsafe fn few(from: *const u8, to: *mut u8, len: usize) {
 /// A copy that is worth a call.
 ///
 /// # Safety
-/// As for `access::copy`.
+/// As for `memory::copy`.
 #[inline(never)]
 pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
     if wide::SIZES.contains(&len)
@@ -71,7 +103,7 @@ pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// As for `access::zero`.
+/// As for `memory::zero`.
 #[inline]
 pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
     // SAFETY: as in `bulk`.
@@ -87,7 +119,8 @@ pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
 
 /// A locked instruction that changes nothing orders as MFENCE does, in a fraction of the time.
 #[inline(always)]
-pub(crate) fn full_fence() {
+/// Orders all accesses of this thread before it against all after it, for all who look.
+pub fn full_fence() {
     compiler_fence(Ordering::SeqCst);
     // SAFETY: adds nothing to a word of this thread's stack; flags are clobbered as is the default.
     unsafe {
@@ -98,7 +131,7 @@ pub(crate) fn full_fence() {
 
 /// Every load acquires, whoever wrote.
 #[inline(always)]
-pub(crate) fn acquire_of_devices() {}
+pub fn acquire_of_devices() {}
 
 /// Copies in vectors of 32 bytes.
 ///
@@ -114,7 +147,7 @@ mod wide {
     pub(super) const SIZES: RangeInclusive<usize> = 512..=4 << 20;
 
     /// # Safety
-    /// As for `access::copy`; the processor has AVX, the ranges do not overlap, and `len` is in
+    /// As for `memory::copy`; the processor has AVX, the ranges do not overlap, and `len` is in
     /// [`SIZES`].
     #[inline]
     pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {

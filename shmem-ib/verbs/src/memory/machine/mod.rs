@@ -13,4 +13,5 @@
 )]
 mod own;
 
-pub(crate) use own::{acquire_of_devices, bulk, few, full_fence, zero};
+pub use own::{ORDERS_DEVICES, acquire_of_devices, full_fence};
+pub(super) use own::{bulk, few, load_1, load_2, load_4, load_8, zero};

@@ -3,13 +3,45 @@
 use std::arch::asm;
 use std::sync::atomic::{Ordering, fence};
 
+/// Whether [`acquire_of_devices`] orders what a device writes into memory.
+pub const ORDERS_DEVICES: bool = true;
+
+// A word in one access, as a relaxed atomic loads it.
+macro_rules! loads {
+    ($($name:ident: $word:ty, $register:ty, $load:literal;)*) => { $(
+        /// # Safety
+        /// The word is mapped and aligned.
+        #[inline(always)]
+        pub(crate) unsafe fn $name(from: *const u8) -> $word {
+            let value: $register;
+            // SAFETY: by the caller; it only loads.
+            unsafe {
+                asm!(
+                    $load,
+                    value = out(reg) value,
+                    from = in(reg) from,
+                    options(nostack, preserves_flags, readonly),
+                );
+            }
+            value as $word
+        }
+    )* };
+}
+
+loads! {
+    load_8: u64, u64, "ldr {value:x}, [{from}]";
+    load_4: u32, u32, "ldr {value:w}, [{from}]";
+    load_2: u16, u32, "ldrh {value:w}, [{from}]";
+    load_1: u8, u32, "ldrb {value:w}, [{from}]";
+}
+
 /// Copies 16 to 64 bytes without a call, which would cost more than the copy. All is loaded before
 /// anything is stored.
 ///
-/// In assembly, because the copy may race: see the Safety section of `heap`.
+/// In assembly, because the copy may race: see the head of `memory`.
 ///
 /// # Safety
-/// As for `access::copy`; `len` is 16 to 64.
+/// As for `memory::copy`; `len` is 16 to 64.
 #[inline(always)]
 pub(crate) unsafe fn few(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!((16..=64).contains(&len));
@@ -47,7 +79,7 @@ pub(crate) unsafe fn few(from: *const u8, to: *mut u8, len: usize) {
 /// A copy that is worth a call.
 ///
 /// # Safety
-/// As for `access::copy`.
+/// As for `memory::copy`.
 #[inline(never)]
 pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: by the caller; a call as the C calling convention has it, of a function that does not
@@ -63,7 +95,7 @@ pub(crate) unsafe fn bulk(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// As for `access::zero`.
+/// As for `memory::zero`.
 #[inline]
 pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
     // SAFETY: as in `bulk`.
@@ -78,7 +110,8 @@ pub(crate) unsafe fn zero(at: *mut u8, len: usize) {
 }
 
 #[inline(always)]
-pub(crate) fn full_fence() {
+/// Orders all accesses of this thread before it against all after it, for all who look.
+pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
@@ -86,7 +119,7 @@ pub(crate) fn full_fence() {
 /// `udma_from_device_barrier` of rdma-core. The software HCA is a processor's work. Every look
 /// and every atomic operation executes the barrier, also on a machine without devices: a test would be needed each time.
 #[inline(always)]
-pub(crate) fn acquire_of_devices() {
+pub fn acquire_of_devices() {
     // SAFETY: a barrier; it touches no memory and no register.
     unsafe { asm!("dmb oshld", options(nostack, preserves_flags)) };
 }
