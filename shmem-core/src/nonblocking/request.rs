@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::task::{Context as Wakers, Poll};
 
 use shmem_ib::connect::endpoint::Point;
+use shmem_ib::spin::Spin;
 
 use crate::atomics::{AtomicOp, width};
 use crate::context::{Context, Ctx, Mode, Shareable, default_context};
@@ -56,9 +57,9 @@ pub struct Start<'c, M: Mode = Shareable>(&'c Context<M>);
 /// A non-blocking operation that is under way, with the buffer that it uses.
 ///
 /// [`wait`](Self::wait) gives what the operation brings: elements, an old value, or the buffer of a put, which may
-/// be used again. [`is_done`](Self::is_done) asks without waiting. It is a [`Future`], too, of any executor: where
-/// the operation is not complete it asks to be polled again at once, since a PE learns of completions by looking
-/// for them; other tasks run in between.
+/// be used again. [`is_done`](Self::is_done) asks without waiting. It is a [`Future`], too, of any executor: while
+/// the operation is not complete it asks to be polled again at once, as often as waits poll before they sleep
+/// (`SHMEM_SPIN`), and after that when the network has completed something. So the executor's thread may sleep.
 ///
 /// Complete means what [`quiet`](crate::quiet) means, of this operation and of those that the context has started
 /// towards the same PE before it. Of later ones nothing is said, unless they are atomics that the network
@@ -91,6 +92,8 @@ pub struct Request<'c, B: Buffer, M: Mode = Shareable> {
     until: Option<Point>,
     /// Gone when it was given to the program.
     buffer: Option<B>,
+    /// As a [`Future`]: how often it still asks to be polled at once.
+    spin: Option<Spin>,
 }
 
 /// What a [`Request`] holds while its operation is under way.
@@ -184,11 +187,23 @@ impl<B: Buffer, M: Mode> Future for Request<'_, B, M> {
 
     fn poll(self: Pin<&mut Self>, wakers: &mut Wakers<'_>) -> Poll<B::Result> {
         let request = self.get_mut();
-        if request.is_done() {
-            return Poll::Ready(request.take());
+        if let (Some(point), Some(rt)) = (&request.until, request.rt()) {
+            let spin = request.spin.get_or_insert_with(|| rt.polls.spin());
+            let (stream, waker) = (request.ctx.ctx.stream(), wakers.waker());
+            let spins = rt.polls.again(spin);
+            let done = rt.far(|net| match spins {
+                true => stream.on(net).is_past(point),
+                false => stream.on(net).is_past_or_wakes(point, waker),
+            });
+            if !done {
+                if spins {
+                    waker.wake_by_ref();
+                }
+                return Poll::Pending;
+            }
         }
-        wakers.waker().wake_by_ref();
-        Poll::Pending
+        request.until = None;
+        Poll::Ready(request.take())
     }
 }
 
@@ -219,6 +234,7 @@ impl<'c, M: Mode> Start<'c, M> {
             life: rt.life(),
             until,
             buffer: Some(buffer),
+            spin: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //! of both. Each room of the endpoint adds what it does with them.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
 
 use hashbrown::HashMap;
@@ -105,6 +106,8 @@ pub(super) struct Driver<H: Hca> {
     pub(super) changes: u64,
     /// Something has happened that another thread may be waiting for.
     pub(super) notify: bool,
+    /// Tasks that are to be polled again when something has happened.
+    pub(super) wakers: Vec<Waker>,
     /// An operation of this endpoint has written local memory.
     pub(super) fetched: bool,
     /// The HCA has failed, and why; and the same until somebody was told.
@@ -209,6 +212,7 @@ impl<H: Hca> Driver<H> {
             broken: HashMap::new(),
             changes: 0,
             notify: false,
+            wakers: Vec::new(),
             fetched: false,
             failure: None,
             untold_failure: None,
@@ -226,6 +230,7 @@ impl<H: Hca> Driver<H> {
             await_end: self.await_end,
             opening: self.opening + 1,
             alarm: self.alarm,
+            wakers: std::mem::take(&mut self.wakers),
             notify: true,
             ..next
         };

@@ -24,6 +24,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
+use std::task::Waker;
 use std::time::Duration;
 
 use super::asleep::Asleep;
@@ -167,12 +168,17 @@ impl<'a, H: Hca> Locked<'a, H> {
             guard.set_alarm();
             let notify = std::mem::take(&mut guard.notify);
             let fetched = std::mem::take(&mut guard.fetched);
+            let wakers = match notify {
+                true => std::mem::take(&mut guard.wakers),
+                false => Vec::new(),
+            };
             // It comes with a notice.
             let failure = notify.then(|| guard.untold_failure.take()).flatten();
             drop(guard);
             if notify && self.endpoint.asleep.anybody() {
                 self.endpoint.hca.wake();
             }
+            wakers.into_iter().for_each(Waker::wake);
             if let Some(tell) = self.endpoint.on_fetch.get().filter(|_| fetched) {
                 tell();
             }

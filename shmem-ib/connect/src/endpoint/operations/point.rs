@@ -1,7 +1,10 @@
 //! Points in what a context has started towards a peer, for who waits for less than all of it.
 
+use std::task::Waker;
+
 use super::accounts::ContextId;
 use super::context::{Context, has_reached};
+use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::peer::Mark;
 use shmem_verbs::Hca;
@@ -34,7 +37,10 @@ impl<H: Hca> Context<'_, H> {
     /// # Errors
     /// The first error of an operation of this context that nobody waited for since the last `quiet`.
     pub fn is_past(self, point: &Point) -> Result<bool, ConnError> {
-        let mut locked = self.endpoint.lock();
+        self.look(&mut self.endpoint.lock(), point)
+    }
+
+    fn look(self, locked: &mut Driver<H>, point: &Point) -> Result<bool, ConnError> {
         if locked.closed {
             return Err(locked.over());
         }
@@ -43,6 +49,19 @@ impl<H: Hca> Context<'_, H> {
         let past = point.mark.is_none_or(reached)
             && !(point.composed && locked.has_composed(self.id, point.pe));
         locked.lost_error(self.id).map(|()| past)
+    }
+
+    /// The same; if that is not so, `waker` is woken as soon as more is complete, whichever thread finds that.
+    ///
+    /// # Errors
+    /// As for [`is_past`](Self::is_past).
+    pub fn is_past_or_wakes(self, point: &Point, waker: &Waker) -> Result<bool, ConnError> {
+        let mut locked = self.endpoint.lock();
+        let past = self.look(&mut locked, point)?;
+        if !past && !locked.wakers.iter().any(|other| other.will_wake(waker)) {
+            locked.wakers.push(waker.clone());
+        }
+        Ok(past)
     }
 
     /// Returns when everything before `point` is complete.
@@ -64,7 +83,7 @@ impl<H: Hca> Context<'_, H> {
     }
 }
 
-impl<H: Hca> crate::endpoint::driver::Driver<H> {
+impl<H: Hca> Driver<H> {
     fn has_composed(&mut self, id: ContextId, pe: u32) -> bool {
         self.accounts.of(id).composed > 0 && !self.ops.composed_of(id, Some(pe)).is_empty()
     }
