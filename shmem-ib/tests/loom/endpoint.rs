@@ -306,7 +306,7 @@ fn spawn(job: &Arc<Job>, f: impl FnOnce(&Job) + 'static) -> thread::JoinHandle<(
 /// sleep, and be faster at the event than the application.
 #[test]
 fn a_sleeper_learns_what_the_progress_thread_found() {
-    model(2, || {
+    model(3, || {
         let job = Job::new(3);
         let progress = spawn(&job, Job::progress);
         let app = {
@@ -326,7 +326,7 @@ fn a_sleeper_learns_what_the_progress_thread_found() {
 /// Two applications, each of which may find what the other one sleeps for.
 #[test]
 fn two_sleepers_wake_each_other() {
-    model(2, || {
+    model(3, || {
         let job = Job::new(3);
         let apps = [(); 2].map(|()| spawn(&job, |job| job.wait_for(1)));
         job.model().arrive();
@@ -363,7 +363,7 @@ fn a_sleeper_serves_the_timer_of_another_thread() {
 #[test]
 fn timers_and_the_engine_are_served_by_one_sleeper() {
     for (timer, post) in [(60, 90), (90, 60)] {
-        model(2, move || {
+        model(3, move || {
             // The server polls, and so may nap before it serves the later one.
             let job = Job::on(Model::new(2, NAP_NS));
             let progress = spawn(&job, |job| {
@@ -383,7 +383,7 @@ fn timers_and_the_engine_are_served_by_one_sleeper() {
 /// Two threads sleep, of which one leaves when another wakes it. The timer stays with the other.
 #[test]
 fn a_timer_is_not_lost_with_the_sleeper_that_knew_it() {
-    model(2, || {
+    model(3, || {
         let job = Job::on(Model::new(3, 100));
         let brief = spawn(&job, |job| {
             sleep::wait(job.model(), Some(0), Duration::from_nanos(200));
@@ -400,7 +400,7 @@ fn a_timer_is_not_lost_with_the_sleeper_that_knew_it() {
 /// One thread closes the endpoint while the progress thread comes by, or sleeps in the HCA already: that one ends.
 #[test]
 fn the_end_of_an_endpoint_ends_its_progress_thread() {
-    model(2, || {
+    model(3, || {
         let job = Job::new(2);
         let progress = spawn(&job, Job::progress);
         job.stop.store(true, Ordering::Release);

@@ -3,6 +3,11 @@
 //! The driver looks at the front of a datagram that the kernel still holds, and asks where the payload belongs
 //! ([`Engine::place`]). It receives it there, and hands over what is around it ([`Engine::handle_placed`]). Nothing is
 //! placed that would be refused: connection, sequence number, key and range are checked before.
+//!
+//! Two things are found out only when the payload is in its place: a damaged packet, by its check sum, and a write that
+//! takes a receive where there is none. Memory outside of the registration, or without the right, is never reached. Neither
+//! packet takes its sequence number, so the sender repeats it, and the repetition is placed again. Until the message is
+//! complete its target has no content that anybody may count on, as on every HCA.
 
 #![forbid(unsafe_code)]
 
