@@ -4,13 +4,13 @@
 //! `probe WORD..` does what the words say, in order.
 
 use std::io::Write;
-use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use shmem_node::contract::{HEAP_FD, PMI_FD, TABLES_FD};
+use shmem_node::contract::{self, ENV_NODE};
 use shmem_node::pe_block::PeState;
 use shmem_node::segment::NodeView;
+use shmem_node::sys;
 use shmem_node::template::marker::Note;
 
 #[used]
@@ -34,13 +34,10 @@ fn variable(name: &str) -> u32 {
 }
 
 fn main() {
-    // SAFETY: shmrun leaves these descriptors open for the whole life of a PE.
-    let (tables, heap) = unsafe {
-        (
-            BorrowedFd::borrow_raw(TABLES_FD),
-            BorrowedFd::borrow_raw(HEAP_FD),
-        )
-    };
+    let offer = std::env::var(ENV_NODE).expect("shmrun has started this");
+    let fds = contract::offered(&offer).expect("of this version");
+    let [tables, heap] =
+        [fds.tables(), fds.heap()].map(|fd| sys::lent(fd).expect("an open descriptor"));
     let view = NodeView::attach(tables, heap).expect("the node segment can be mapped");
     let (rank, local) = (variable("PMI_RANK"), variable("SHMEM_LOCAL_RANK"));
     assert_eq!(view.ranks()[local as usize], rank);
@@ -63,7 +60,7 @@ fn main() {
             "garbage" => {
                 // SAFETY: shmrun leaves this descriptor open and nobody else here owns it.
                 let mut pmi =
-                    unsafe { <UnixStream as std::os::fd::FromRawFd>::from_raw_fd(PMI_FD) };
+                    unsafe { <UnixStream as std::os::fd::FromRawFd>::from_raw_fd(fds.pmi()) };
                 pmi.write_all(b"this is no PMI\n").unwrap();
                 std::mem::forget(pmi);
             }

@@ -1,22 +1,91 @@
-//! What a PE finds when it starts: descriptors at fixed numbers and a few environment variables.
+//! What a PE finds when it starts: descriptors and a few environment variables.
 //!
-//! Fixed numbers let the environment be the same for all PEs of a node but for the ranks, so a
-//! template can prepare it once.
+//! All PEs of a node have their descriptors at the same numbers. Their environments then differ in
+//! the ranks only, so a template can prepare them once.
 
+use std::fmt;
 use std::os::fd::RawFd;
 
-/// Connected stream socket to the NLA, for whoever speaks PMI in the process.
-pub const PMI_FD: RawFd = 3;
-/// The node's table memory, for reading only.
-pub const TABLES_FD: RawFd = 4;
-/// The node's heap memory.
-pub const HEAP_FD: RawFd = 5;
-/// The file that names the node's XRC domain, for the HCAs of its PEs.
-pub const XRC_FD: RawFd = 6;
-/// Socket over which the PEs of a node speak to the NLA: [`ToAgent`](crate::to_agent::ToAgent).
-pub const AGENT_FD: RawFd = 7;
-/// The first number that means nothing to a PE.
-pub const FIRST_FREE_FD: RawFd = 8;
+/// The numbers of the descriptors that a PE starts with: six in a row.
+///
+/// Scripts between `shmrun` and a program use small numbers (`exec 3>log`) and round ones (`flock 200`), and a
+/// shell keeps the script that it reads at 255 or the next number below that is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptors {
+    first: RawFd,
+}
+
+impl Descriptors {
+    /// Those of a program that may have so many open.
+    pub(crate) const USUAL: Self = Self { first: 231 };
+    const COUNT: RawFd = 6;
+
+    /// The highest numbers that are right for a program that may open descriptors below `limit`.
+    pub fn below(limit: u64) -> Self {
+        let limit = RawFd::try_from(limit).unwrap_or(RawFd::MAX);
+        let first = limit
+            .saturating_sub(Self::COUNT)
+            .clamp(3, Self::USUAL.first);
+        Self { first }
+    }
+
+    /// The template's socket, which a PE does not have any more.
+    pub fn template(self) -> RawFd {
+        self.first
+    }
+
+    /// Connected stream socket to the NLA, for whoever speaks PMI in the process.
+    pub fn pmi(self) -> RawFd {
+        self.first + 1
+    }
+
+    /// The node's table memory, for reading only.
+    pub fn tables(self) -> RawFd {
+        self.first + 2
+    }
+
+    /// The node's heap memory.
+    pub fn heap(self) -> RawFd {
+        self.first + 3
+    }
+
+    /// The file that names the node's XRC domain, for the HCAs of its PEs.
+    pub fn xrc(self) -> RawFd {
+        self.first + 4
+    }
+
+    /// Socket over which the PEs of a node speak to the NLA: [`ToAgent`](crate::to_agent::ToAgent).
+    pub fn agent(self) -> RawFd {
+        self.first + 5
+    }
+}
+
+/// A descriptor that `shmrun` has left to a PE, at whose number the PE finds something else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replaced {
+    fd: RawFd,
+    by: Option<String>,
+}
+
+impl Replaced {
+    /// For what the calling process has at this number.
+    pub fn at(fd: RawFd) -> Self {
+        let by = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok();
+        let by = by.map(|path| path.display().to_string());
+        Self { fd, by }
+    }
+}
+
+impl fmt::Display for Replaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (fd, by) = (self.fd, self.by.as_deref().unwrap_or("something else"));
+        write!(
+            f,
+            "descriptor {fd} is {by}, and not what shmrun has left there: a script or program between shmrun and this \
+             program uses that number. Let it use another one; 3 to 9 are free"
+        )
+    }
+}
 
 /// Decimal descriptor of the PMI socket, as PMI clients know it.
 pub const ENV_PMI_FD: &str = "PMI_FD";
@@ -28,8 +97,8 @@ pub const ENV_PMI_ID: &str = "PMI_ID";
 pub const ENV_PMI_SIZE: &str = "PMI_SIZE";
 /// The job's name: 32 hexadecimal digits.
 pub const ENV_PMI_JOBID: &str = "PMI_JOBID";
-/// Present, and equal to [`NODE_CONTRACT`], when the launcher is `shmrun`: the node segment is at
-/// its descriptors. If there is PMI, its server knows the extension commands.
+/// Present when the launcher is `shmrun`: the contract and where the [`Descriptors`] begin, as [`node_env`] writes
+/// it. If there is PMI, its server knows the extension commands.
 pub const ENV_NODE: &str = "SHMEM_NODE";
 /// Position of this PE among the PEs of its node, from 0.
 pub const ENV_LOCAL_RANK: &str = "SHMEM_LOCAL_RANK";
@@ -48,9 +117,9 @@ pub const ENV_TEMPLATE_FD: &str = "SHMEM_TEMPLATE_FD";
 /// Processors to which a template binds the PEs that it forks: [`Bindings`](crate::cpus::Bindings).
 pub const ENV_BINDINGS: &str = "SHMEM_BINDINGS";
 
-/// Value of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
+/// The first part of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
 /// a library of different versions refuse each other instead of misreading memory.
-pub const NODE_CONTRACT: &str = "15";
+pub const NODE_CONTRACT: &str = "16";
 
 /// Most PEs of a job.
 pub const MAX_PES: u32 = 1 << 20;
@@ -113,10 +182,36 @@ pub fn is_place(name: &[u8]) -> bool {
             .any(|b| name.starts_with(b.as_bytes()))
 }
 
+/// The variable by which all PEs of a node find what the launcher has left them.
+pub fn node_env(fds: Descriptors) -> (&'static str, String) {
+    (ENV_NODE, format!("{NODE_CONTRACT}:{}", fds.first))
+}
+
+/// Reads the value of [`ENV_NODE`].
+///
+/// # Errors
+/// The contract of the launcher, if it is not this one.
+pub fn offered(value: &str) -> Result<Descriptors, OtherContract> {
+    let (version, first) = value.split_once(':').unwrap_or((value, ""));
+    let first = first.parse().ok().filter(|&first: &RawFd| first >= 3);
+    match first.filter(|_| version == NODE_CONTRACT) {
+        Some(first) => Ok(Descriptors { first }),
+        None => Err(OtherContract(version.to_owned())),
+    }
+}
+
+/// The launcher is of another version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this program was built for launch contract {NODE_CONTRACT}, but shmrun offers {0}; use the shmrun that was built \
+     with it"
+)]
+pub struct OtherContract(String);
+
 /// The variables by which all PEs of a job find PMI.
-pub fn pmi_env(job_id: &[u8; 16], n_pes: u32) -> [(&'static str, String); 3] {
+pub fn pmi_env(fds: Descriptors, job_id: &[u8; 16], n_pes: u32) -> [(&'static str, String); 3] {
     [
-        (ENV_PMI_FD, PMI_FD.to_string()),
+        (ENV_PMI_FD, fds.pmi().to_string()),
         (ENV_PMI_SIZE, n_pes.to_string()),
         (ENV_PMI_JOBID, hex(job_id)),
     ]
@@ -183,6 +278,30 @@ mod tests {
             "PATH",
         ] {
             assert!(!is_place(kept.as_bytes()), "{kept}");
+        }
+    }
+
+    #[test]
+    fn descriptors_lie_where_scripts_and_shells_have_none() {
+        for limit in [9, 16, 64, 128, 237, 256, 1024, u64::MAX] {
+            let fds = Descriptors::below(limit);
+            let numbers = fds.template()..=fds.agent();
+            assert_eq!(numbers.clone().count(), 6);
+            assert!(*numbers.start() >= 3 && (*numbers.end() as u64) < limit);
+            // Those that shells can write with one digit, if there are others at all.
+            assert!(limit < 16 || *numbers.start() > 9, "{limit}: {fds:?}");
+            assert!(!numbers.contains(&200) && !numbers.contains(&255));
+            let (_, value) = node_env(fds);
+            assert_eq!(offered(&value), Ok(fds));
+        }
+    }
+
+    #[test]
+    fn an_offer_of_another_version_is_none() {
+        let own = |rest: &str| format!("{NODE_CONTRACT}{rest}");
+        for value in ["".into(), "999:231".into(), own(""), own(":x"), own(":0")] {
+            let other = offered(&value).expect_err(&value).to_string();
+            assert!(other.contains("built with it"), "{value}: {other}");
         }
     }
 

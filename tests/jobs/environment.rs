@@ -2,7 +2,7 @@
 
 use shmem_testkit::Job;
 
-use crate::programs::{HELLO, LIVES, SHMRUN, STATICS, shmrun};
+use crate::programs::{HELLO, LIVES, PMI_RING, SHMRUN, STATICS, shmrun};
 
 /// More than any machine has that runs this, but pages come when they are touched.
 #[test]
@@ -53,11 +53,45 @@ fn a_low_limit_of_descriptors_is_raised_or_named() {
     assert!(output.status.success(), "{}", output.stderr);
     // A program has the limit that the user gave.
     assert_eq!(output.stdout, "32\n32\n");
+    // So few that a PE has its own below the usual numbers.
+    for how in ["exec", "template"] {
+        let script = "ulimit -Sn 40; exec \"$@\"";
+        let words = [
+            script, "sh", SHMRUN, "-n", "20", "--nodes", "2", "--spawn", how, HELLO,
+        ];
+        let output = Job::new("sh", "-c", &words).run();
+        assert!(output.status.success(), "{how}: {}", output.stderr);
+    }
     // Root may raise the hard limit, too.
     let output = limited("-n 32");
     let err = output.stderr;
     let said = "descriptors, but the limit (ulimit -Hn) is 32; raise it";
     assert!(output.status.success() || err.contains(said), "{err}");
+}
+
+/// Shells keep 3 to 9 for their users.
+#[test]
+fn scripts_may_use_descriptors_that_shells_can_name() {
+    let script = "for fd in 3 4 5 6 7 8 9; do eval \"exec $fd>/dev/null\"; done; exec \"$0\"";
+    for options in ["-n 2", "-n 2 --nodes 2"] {
+        shmrun(options, &["sh", "-c", script, HELLO]).succeed();
+        let output = shmrun(options, &["sh", "-c", script, PMI_RING]).run();
+        assert!(output.status.success(), "{options}: {}", output.stderr);
+    }
+}
+
+/// A script that takes the number of one of a PE's own.
+#[test]
+fn what_stands_in_a_descriptors_place_is_named() {
+    let script = "fd=$((${SHMEM_NODE#*:} + $1)); eval \"exec $fd>/dev/null\"; exec \"$0\"";
+    // Tables and heap, and the socket of the agent, of which there is use where the PEs have several nodes.
+    for (which, options) in [("2", "-n 2"), ("3", "-n 2"), ("5", "-n 2 --nodes 2")] {
+        let output = shmrun(options, &["bash", "-c", script, HELLO, which]).run();
+        let err = output.stderr;
+        assert_eq!(output.status.code(), Some(1), "{which}: {err}");
+        let said = "is /dev/null, and not what shmrun has left there: a script";
+        assert!(err.contains(said), "{which}: {err}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Programs that go wrong: the job ends, with the right status, and somebody says what happened and
 //! what to do about it.
 
-use shmem_node::contract::NODE_CONTRACT;
+use shmem_node::contract::{self, Descriptors};
 use shmem_testkit::Job;
 
 use crate::programs::{MISHAPS, shmrun};
@@ -451,7 +451,7 @@ fn shmrun_refuses_addresses_that_cannot_do() {
 fn init_says_what_is_wrong_with_the_environment() {
     let alone = |env: &[(&str, &str)]| {
         // Whatever descriptors the tests were started with, the program has none of them.
-        let script = "exec 3>&- 4>&- 5>&-; exec \"$0\" init-only";
+        let script = "exec 9>&-; exec \"$0\" init-only";
         let mut command = std::process::Command::new("sh");
         command
             .args(["-c", script, MISHAPS])
@@ -460,6 +460,7 @@ fn init_says_what_is_wrong_with_the_environment() {
         (outcome.status.code(), outcome.stderr)
     };
     assert_eq!(alone(&[]), (Some(0), String::new()));
+    let (_, offer) = contract::node_env(Descriptors::below(1024));
     let cases: [(&[(&str, &str)], &str); 6] = [
         (
             &[("PMI_FD", "9")],
@@ -475,11 +476,11 @@ fn init_says_what_is_wrong_with_the_environment() {
             "use the shmrun that was built with it",
         ),
         (
-            &[("SHMEM_NODE", NODE_CONTRACT)],
+            &[("SHMEM_NODE", &offer)],
             "SHMEM_LOCAL_RANK is not a number",
         ),
         (
-            &[("SHMEM_NODE", NODE_CONTRACT), ("SHMEM_LOCAL_RANK", "0")],
+            &[("SHMEM_NODE", &offer), ("SHMEM_LOCAL_RANK", "0")],
             "not the one that shmrun started",
         ),
     ];

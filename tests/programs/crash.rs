@@ -1,19 +1,15 @@
 //! A program of which PE 1 tells what of its memory a core file would hold, and then crashes. The
 //! other PEs wait for it.
 
-use std::os::fd::BorrowedFd;
-
-use shmem_node::contract::{HEAP_FD, TABLES_FD};
+use shmem_node::contract::{self, ENV_NODE};
 use shmem_node::segment::NodeView;
+use shmem_node::sys;
 
 fn main() -> Result<(), shmem::Error> {
-    // SAFETY: shmrun leaves these descriptors open, and they are not taken before init.
-    let (tables, heap) = unsafe {
-        (
-            BorrowedFd::borrow_raw(TABLES_FD),
-            BorrowedFd::borrow_raw(HEAP_FD),
-        )
-    };
+    let offer = std::env::var(ENV_NODE).expect("shmrun has started this");
+    let fds = contract::offered(&offer).expect("of this version");
+    let [tables, heap] =
+        [fds.tables(), fds.heap()].map(|fd| sys::lent(fd).expect("not taken before init"));
     let node = NodeView::attach(tables, heap).expect("the node segment can be mapped");
     let _world = shmem::init()?;
     let word = shmem::alloc::<u64>(1)?;

@@ -6,11 +6,11 @@
 //! send nothing at all. There is no goodbye either, because a PE that finalizes may initialise again: the agent sees
 //! in the PE's block whether it ended in order.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use shmem_node::address::Addresses;
-use shmem_node::contract::AGENT_FD;
+use shmem_node::contract::Replaced;
 use shmem_node::sys;
 use shmem_node::to_agent::ToAgent;
 
@@ -28,8 +28,8 @@ pub(crate) struct AgentClient {
 
 impl AgentClient {
     /// Takes over the socket that the launch agent left open. Nothing is sent yet.
-    pub(super) fn inherited(local: u32) -> Result<Self, Error> {
-        let socket = sys::inherit(AGENT_FD).map_err(|source| Error::Os {
+    pub(super) fn inherited(local: u32, fd: RawFd) -> Result<Self, Error> {
+        let socket = sys::inherit(fd).map_err(|source| Error::Os {
             what: "use the socket of the launch agent",
             source,
         })?;
@@ -40,10 +40,16 @@ impl AgentClient {
     pub(super) fn hand_over(&self, of: &Addresses) -> Result<(), Error> {
         let (first, bytes) = (of.first as u32, &of.bytes[..]);
         let said = ToAgent::Addresses { first, bytes };
-        said.send(self.socket.as_fd()).map_err(|source| Error::Os {
-            what: "hand the addresses of this node to the launch agent",
-            source,
-        })
+        said.send(self.socket.as_fd())
+            .map_err(|source| match source.raw_os_error() {
+                Some(libc::ENOTSOCK) => {
+                    Error::Launch(Replaced::at(self.socket.as_raw_fd()).to_string())
+                }
+                _ => Error::Os {
+                    what: "hand the addresses of this node to the launch agent",
+                    source,
+                },
+            })
     }
 
     /// Asks the launcher to end the whole job with `status`. Returns when the agent has read that: peers that see this

@@ -15,6 +15,7 @@ use shmem_ib::connect::Published;
 use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::device::Device;
 use shmem_node::address::ADDRESS_LEN;
+use shmem_node::contract::Descriptors;
 use shmem_node::segment::NodeView;
 use shmem_pmi::id::UniqueId;
 
@@ -45,8 +46,8 @@ impl Pmi {
     }
 
     /// Takes over the socket that the launch agent left open. Nothing is sent yet.
-    pub(crate) fn inherited(local: u32) -> Result<Self, Error> {
-        AgentClient::inherited(local).map(Self::Agent)
+    pub(crate) fn inherited(local: u32, fds: Descriptors) -> Result<Self, Error> {
+        AgentClient::inherited(local, fds.agent()).map(Self::Agent)
     }
 
     /// Whether this process is of the job of an id.

@@ -56,7 +56,7 @@ impl Group {
                 (null, 2, true),
                 (read.as_raw_fd(), LIFE_FD, true),
             ];
-            if sys::set_group(0, 0).is_err() || sys::arrange_fds(&placed, LIFE_FD + 1).is_err() {
+            if sys::set_group(0, 0).is_err() || sys::arrange_fds(&placed).is_err() {
                 return 1;
             }
             // SAFETY: the pipe was just put there and nobody else owns it here.

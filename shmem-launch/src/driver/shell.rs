@@ -73,7 +73,7 @@ unsafe fn spawn(shell: &RemoteShell, target: &str) -> io::Result<Shell> {
         (say.as_raw_fd(), 2, false),
     ];
     let child = || {
-        if sys::new_session().is_ok() && sys::arrange_fds(&placed, 3).is_ok() {
+        if sys::new_session().is_ok() && sys::arrange_fds(&placed).is_ok() {
             sys::reset_signals(0);
             let e = sys::exec(&path, &argv, &env);
             crate::say!("{}: {e}", path.to_string_lossy());

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::net::SocketType;
 
-use shmem_node::contract::{self, AGENT_FD, HEAP_FD, TABLES_FD, XRC_FD};
+use shmem_node::contract::{self, Descriptors};
 use shmem_node::cpus::Bindings;
 use shmem_node::segment::NodeSegment;
 use shmem_node::settings::Settings;
@@ -22,9 +22,6 @@ use super::parts::Parts;
 use crate::frame::{Command, Launch, SpawnMode};
 use crate::sys;
 
-/// Number of the template's socket in the template; beyond what PEs inherit.
-const TEMPLATE_FD: i32 = contract::FIRST_FREE_FD;
-
 /// The setting that an agent fills in for its PEs, if it is left to it.
 const ENV_SOFT_MTU: &str = "SHMEM_SOFT_MTU";
 
@@ -32,11 +29,11 @@ const ENV_SOFT_MTU: &str = "SHMEM_SOFT_MTU";
 type Environment = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The environment of the PEs but for what differs between them.
-fn environment(parts: &Parts<'_>, settings: &Settings) -> Environment {
+fn environment(parts: &Parts<'_>, settings: &Settings, fds: Descriptors) -> Environment {
     let launch = parts.launch;
-    let mut common = vec![(contract::ENV_NODE, contract::NODE_CONTRACT.to_owned())];
+    let mut common = vec![contract::node_env(fds)];
     if serves_pmi(launch) {
-        common.extend(contract::pmi_env(&launch.job_id, launch.n_pes));
+        common.extend(contract::pmi_env(fds, &launch.job_id, launch.n_pes));
     }
     let first = launch.layout().ranks(launch.node).start;
     // Every PE of the node is behind the same interface.
@@ -102,6 +99,7 @@ fn program(command: &Command, first_rank: u32, all: &Environment) -> io::Result<
 
 /// Puts descriptors, process group and signals in order in a forked child.
 fn arrange(
+    fds: Descriptors,
     theirs: &OwnedFd,
     cloexec: bool,
     group: &Group,
@@ -115,17 +113,15 @@ fn arrange(
         (null, 0, false),
         (null, 1, false),
         (2, 2, false),
-        (segment.tables_fd().as_raw_fd(), TABLES_FD, false),
-        (segment.heap_fd().as_raw_fd(), HEAP_FD, false),
-        (segment.xrc_fd().as_raw_fd(), XRC_FD, false),
-        (words, AGENT_FD, false),
+        (segment.tables_fd().as_raw_fd(), fds.tables(), false),
+        (segment.heap_fd().as_raw_fd(), fds.heap(), false),
+        (segment.xrc_fd().as_raw_fd(), fds.xrc(), false),
+        (words, fds.agent(), false),
         // A spawner's PEs must not inherit it; a template needs it after exec.
-        (theirs.as_raw_fd(), TEMPLATE_FD, cloexec),
-        (null, contract::PMI_FD, false),
+        (theirs.as_raw_fd(), fds.template(), cloexec),
+        (null, fds.pmi(), false),
     ];
-    let arranged = group
-        .join()
-        .and_then(|()| sys::arrange_fds(&placed, TEMPLATE_FD + 1));
+    let arranged = group.join().and_then(|()| sys::arrange_fds(&placed));
     if let Err(e) = arranged {
         crate::say!("shmrun: cannot prepare the process that starts the PEs: {e}");
         return false;
@@ -152,7 +148,8 @@ impl Start {
     ) -> io::Result<Self> {
         let launch = parts.launch;
         let mut programs = Vec::with_capacity(launch.commands.len());
-        let environment = environment(parts, settings);
+        let fds = Descriptors::below(sys::descriptors_of_programs());
+        let environment = environment(parts, settings, fds);
         let mut first_rank = 0;
         for command in &launch.commands {
             programs.push(program(command, first_rank, &environment)?);
@@ -163,13 +160,14 @@ impl Start {
             env: strings(&environment)?,
             more_env: Vec::new(),
             own_env: Vec::new(),
+            fds,
             pmi: serves_pmi(launch),
             n_local: launch.layout().ranks(launch.node).len() as u32,
             bindings: Bindings::default(),
         };
         Ok(match launch.spawn {
             SpawnMode::Template => {
-                let socket = format!("{}={TEMPLATE_FD}", contract::ENV_TEMPLATE_FD);
+                let socket = format!("{}={}", contract::ENV_TEMPLATE_FD, fds.template());
                 recipe.env.push(text(socket.as_bytes())?);
                 let bindings = format!("{}={bindings}", contract::ENV_BINDINGS);
                 recipe.env.push(text(bindings.as_bytes())?);
@@ -223,7 +221,7 @@ impl Start {
         let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
         sys::set_nonblocking(ours.as_fd())?;
         let child = || {
-            if arrange(&theirs, false, group, segment, words, ignored) {
+            if arrange(recipe.fds, &theirs, false, group, segment, words, ignored) {
                 let e = sys::exec(path, args, &recipe.env);
                 crate::say!("shmrun: {}: {e}", path.to_string_lossy());
             }
@@ -251,14 +249,14 @@ pub(super) unsafe fn spawner(
     let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
     sys::set_nonblocking(ours.as_fd())?;
     let child = || {
-        if !arrange(&theirs, true, group, segment, words, ignored) {
+        if !arrange(recipe.fds, &theirs, true, group, segment, words, ignored) {
             return 1;
         }
         sys::set_name(c"shmrun-spawner");
         // As its PEs are to have them.
         sys::restore_limits();
         // SAFETY: the socket was put there just now and nobody else owns it here.
-        let socket = unsafe { sys::own(TEMPLATE_FD) };
+        let socket = unsafe { sys::own(recipe.fds.template()) };
         match exec::serve(socket.as_fd(), recipe) {
             Ok(()) => 0,
             Err(e) => {

@@ -44,29 +44,51 @@ pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// Puts descriptors at fixed numbers and closes all others from `first_closed` on. `placed` holds
-/// (descriptor, number, close-on-exec). For a forked child that owns its descriptor table.
-pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)], first_closed: RawFd) -> io::Result<()> {
+/// Puts descriptors at fixed numbers and closes all others. `placed` holds (descriptor, number,
+/// close-on-exec). For a forked child that owns its descriptor table.
+pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)]) -> io::Result<()> {
     // Out of the way first: a source may lie at the number of another one's target.
-    let behind = placed.iter().map(|&(_, to, _)| to + 1).max().unwrap_or(0);
-    let parked = placed
-        .iter()
-        .map(|&(fd, ..)| {
-            // SAFETY: open, as its user says.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            rustix::io::fcntl_dupfd_cloexec(fd, behind)
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut parked = Vec::with_capacity(placed.len());
+    for &(fd, ..) in placed {
+        parked.push(park(fd, placed)?);
+    }
     for (&(_, to, cloexec), fd) in placed.iter().zip(&parked) {
         let flags = if cloexec { libc::O_CLOEXEC } else { 0 };
         // SAFETY: plain system call. Whatever was at `to` belongs to the parent's objects, which
         // this child never drops.
         returned(unsafe { libc::dup3(fd.as_raw_fd(), to, flags) })?;
     }
-    // Parked descriptors have numbers behind all targets.
     drop(parked);
-    // SAFETY: as above.
-    unsafe { shmem_node::sys::close_between(first_closed, RawFd::MAX) }
+    let mut from = 0;
+    while from < RawFd::MAX {
+        let mut end = RawFd::MAX;
+        for &(_, to, _) in placed {
+            if to >= from && to < end {
+                end = to;
+            }
+        }
+        if from < end {
+            // SAFETY: as above.
+            unsafe { shmem_node::sys::close_between(from, end - 1)? };
+        }
+        from = end.saturating_add(1);
+    }
+    Ok(())
+}
+
+/// A duplicate whose number is none of those that `placed` names. They may lie where the limit of descriptors ends, so it
+/// can lie below or between them.
+fn park(fd: RawFd, placed: &[(RawFd, RawFd, bool)]) -> io::Result<OwnedFd> {
+    // SAFETY: open, as its user says.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let mut least = 0;
+    loop {
+        let parked = rustix::io::fcntl_dupfd_cloexec(fd, least)?;
+        least = parked.as_raw_fd() + 1;
+        if !placed.iter().any(|&(_, to, _)| to == parked.as_raw_fd()) {
+            return Ok(parked);
+        }
+    }
 }
 
 /// Closes all descriptors but those in `keep`, which is sorted. For a forked child that owns its

@@ -98,6 +98,20 @@ pub(crate) fn restore_limits() {
     }
 }
 
+/// Descriptors that programs may have open after [`restore_limits`].
+pub(crate) fn descriptors_of_programs() -> u64 {
+    let now = getrlimit(Resource::Nofile);
+    let first = FIRST_DESCRIPTORS
+        .get()
+        .map_or(now, |limit| Rlimit { ..*limit });
+    let is_descriptors = |which: u8| TRAVELLING.get(usize::from(which)) == Some(&Resource::Nofile);
+    let mut adopted = ADOPTED.get().into_iter().flatten();
+    let adopted = adopted.find(|&&(which, _)| is_descriptors(which));
+    let soft = adopted.map_or(first.current, |&(_, soft)| Some(soft));
+    let (soft, most) = (soft.unwrap_or(u64::MAX), first.maximum.unwrap_or(u64::MAX));
+    soft.min(most)
+}
+
 /// Most descriptors that a process of this user can get.
 pub(crate) fn descriptors_allowed() -> Option<u64> {
     if is_root() {

@@ -20,8 +20,8 @@ pub(crate) use descriptors::{
 };
 pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use limits::{
-    adopt_limits, descriptors_allowed, leave_no_core_file, processes_allowed, raise_descriptors,
-    restore_limits, soft_limits, user,
+    adopt_limits, descriptors_allowed, descriptors_of_programs, leave_no_core_file,
+    processes_allowed, raise_descriptors, restore_limits, soft_limits, user,
 };
 pub(crate) use process::{
     Waited, become_subreaper, children, end_with_parent, exec, exit_now, fork, fork_to_exec,

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use crate::contract::{Descriptors, Replaced};
 use crate::pages::PagesError;
 use crate::sys;
 
@@ -42,6 +43,21 @@ pub enum SegmentError {
          shmrun that was built with it"
     )]
     Foreign,
+    /// The memory of the heaps is not the one that the tables name.
+    #[error("the memory beside the node's tables is not that of its heaps")]
+    ForeignHeap,
+}
+
+impl SegmentError {
+    /// The descriptor whose number something else has taken, if that is why a process that `shmrun` has started
+    /// cannot map the memory. Its contract says that the versions agree.
+    pub fn replaced(&self, fds: Descriptors) -> Option<Replaced> {
+        match self {
+            Self::Foreign => Some(Replaced::at(fds.tables())),
+            Self::ForeignHeap => Some(Replaced::at(fds.heap())),
+            _ => None,
+        }
+    }
 }
 
 pub(super) fn os(what: &'static str, bytes: usize) -> impl FnOnce(io::Error) -> SegmentError {
@@ -49,6 +65,14 @@ pub(super) fn os(what: &'static str, bytes: usize) -> impl FnOnce(io::Error) -> 
         what,
         bytes: bytes as u64,
         source,
+    }
+}
+
+/// Why the tables cannot be mapped: a memory file of this kind can be read.
+pub(super) fn of_tables(bytes: usize) -> impl FnOnce(io::Error) -> SegmentError {
+    move |source| match source.raw_os_error() {
+        Some(libc::EACCES | libc::ENODEV) => SegmentError::Foreign,
+        _ => os("map the tables memory", bytes)(source),
     }
 }
 

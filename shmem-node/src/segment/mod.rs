@@ -90,7 +90,7 @@ impl NodeSegment {
             HeapPages::Huge => StaticsRoom::default(),
             HeapPages::Default | HeapPages::Transparent => facts.statics,
         };
-        let header = Header {
+        let mut header = Header {
             magic: MAGIC,
             job_id: facts.job_id,
             n_pes: n_pes as u32,
@@ -103,6 +103,7 @@ impl NodeSegment {
             statics_layout: statics.layout,
             page: sys::page_size() as u64,
             heap_page: pages::of_heaps(facts.heap_pages)? as u64,
+            heap_file: [0; 2],
             transparent: u32::from(facts.heap_pages == HeapPages::Transparent),
             spins: facts.spins,
             report: u32::from(facts.report),
@@ -125,6 +126,8 @@ impl NodeSegment {
         tables.keep_from_cores();
         sys::seal(tables_fd.as_fd(), true).map_err(os("seal the tables memory", tl.len))?;
         let (heap_fd, heap) = heap_memory(facts, n_local, &hl)?;
+        header.heap_file =
+            sys::file_id(heap_fd.as_fd()).map_err(os("look at the heap memory", hl.len))?;
 
         // Empty: the HCA of the first PE that uses it gives it a size. Not sealed for that reason.
         let xrc_fd = sys::memfd(c"shmem-xrc", 0).map_err(os("make the file of XRC", 0))?;
@@ -176,17 +179,17 @@ impl NodeSegment {
         })
     }
 
-    /// Descriptor of the tables; PEs get it at [`crate::contract::TABLES_FD`].
+    /// Descriptor of the tables; PEs get it at [`crate::contract::Descriptors::tables`].
     pub fn tables_fd(&self) -> BorrowedFd<'_> {
         self.tables_fd.as_fd()
     }
 
-    /// Descriptor of the heap; PEs get it at [`crate::contract::HEAP_FD`].
+    /// Descriptor of the heap; PEs get it at [`crate::contract::Descriptors::heap`].
     pub fn heap_fd(&self) -> BorrowedFd<'_> {
         self.heap_fd.as_fd()
     }
 
-    /// Descriptor of the XRC domain's file; PEs get it at [`crate::contract::XRC_FD`].
+    /// Descriptor of the XRC domain's file; PEs get it at [`crate::contract::Descriptors::xrc`].
     pub fn xrc_fd(&self) -> BorrowedFd<'_> {
         self.xrc_fd.as_fd()
     }
@@ -389,6 +392,13 @@ mod tests {
         let fd = sys::memfd(c"other", 8192).unwrap();
         let err = NodeView::attach(fd.as_fd(), fd.as_fd()).unwrap_err();
         assert!(matches!(err, SegmentError::Foreign), "{err}");
+        // The log of a script.
+        let log = std::env::temp_dir().join(format!("shmem-node-log-{}", std::process::id()));
+        std::fs::write(&log, [0; 8192]).unwrap();
+        let writes = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+        std::fs::remove_file(&log).unwrap();
+        let err = NodeView::attach(writes.as_fd(), writes.as_fd()).unwrap_err();
+        assert!(matches!(err, SegmentError::Foreign), "{err}");
     }
 
     #[test]
@@ -400,8 +410,13 @@ mod tests {
         let mut f = facts(&node_of, 0);
         f.n_nodes = 1;
         let seg = NodeSegment::create(&f).unwrap();
-        let err = NodeView::attach(seg.tables_fd(), empty.as_fd()).unwrap_err();
-        assert!(matches!(err, SegmentError::Foreign), "{err}");
+        // Of the same size, too.
+        let len = sys::file_len(seg.heap_fd()).unwrap();
+        let alike = sys::memfd(c"alike", len).unwrap();
+        for other in [empty, alike] {
+            let err = NodeView::attach(seg.tables_fd(), other.as_fd()).unwrap_err();
+            assert!(matches!(err, SegmentError::ForeignHeap), "{err}");
+        }
     }
 
     #[test]

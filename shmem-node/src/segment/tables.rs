@@ -4,14 +4,14 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::error::{SegmentError, holds, os};
+use super::error::{SegmentError, holds, of_tables, os};
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
 use crate::kvs;
 use crate::layout::{HeapLayout, Pages, REGION, TablesLayout};
 use crate::recording;
 use crate::settings::StoreKind;
-use crate::sys::Mapping;
+use crate::sys::{self, Mapping};
 
 pub(crate) const MAGIC: u64 = 0x5348_4d45_4d4e_4f31; // "SHMEMNO1"
 
@@ -32,6 +32,8 @@ pub(crate) struct Header {
     /// Bytes of a page, and of one of the heaps, as far as their layout goes.
     pub(crate) page: u64,
     pub(crate) heap_page: u64,
+    /// Which file the heap memory is.
+    pub(crate) heap_file: sys::FileId,
     /// Whether to ask for huge pages.
     pub(crate) transparent: u32,
     pub(crate) spins: u32,
@@ -86,6 +88,15 @@ impl Header {
         )
     }
 
+    /// Whether a descriptor is that of the heap memory, which has `len` bytes or more.
+    pub(crate) fn is_heap(&self, heap: BorrowedFd<'_>, len: usize) -> Result<(), SegmentError> {
+        match sys::file_id(heap) {
+            Ok(file) if file == self.heap_file => holds(heap, len),
+            Ok(_) => Err(SegmentError::ForeignHeap),
+            Err(e) => Err(os("look at the heap memory", len)(e)),
+        }
+    }
+
     /// How PEs read the key-value store. A number that this version does not know was refused before.
     pub(crate) fn store(&self) -> StoreKind {
         StoreKind::from_number(self.store).unwrap_or(StoreKind::Message)
@@ -108,8 +119,7 @@ impl NodeTables {
     /// When the descriptor is not that of tables of this version, or cannot be mapped.
     pub fn attach(tables: BorrowedFd<'_>) -> Result<Self, SegmentError> {
         holds(tables, REGION)?;
-        let first =
-            Mapping::new(tables, REGION, false).map_err(os("map the tables header", REGION))?;
+        let first = Mapping::new(tables, REGION, false).map_err(of_tables(REGION))?;
         first.keep_from_cores();
         // SAFETY: the header was complete before this process existed and is never written again.
         let header = unsafe { *first.get::<Header>(0) };
@@ -118,8 +128,7 @@ impl NodeTables {
         }
         let layout = header.tables_layout().ok_or(SegmentError::Foreign)?;
         holds(tables, layout.len)?;
-        let tables = Mapping::new(tables, layout.len, false)
-            .map_err(os("map the tables memory", layout.len))?;
+        let tables = Mapping::new(tables, layout.len, false).map_err(of_tables(layout.len))?;
         tables.keep_from_cores();
         Ok(Self {
             header,
@@ -167,7 +176,7 @@ impl NodeTables {
                 let len = (HeapLayout::KVS_LOCKS + kvs::Locks::len(n_local))
                     .checked_next_multiple_of(pages.heap)
                     .ok_or(SegmentError::Foreign)?;
-                holds(heap, len)?;
+                self.header.is_heap(heap, len)?;
                 let heap = Mapping::new(heap, len, true)
                     .map_err(os("map the locks of the key-value store", len))?;
                 // SAFETY: the layout of the heap memory keeps that place for them.

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::error::{SegmentError, holds, os};
+use super::error::{SegmentError, os};
 use super::tables::{Header, KEY_AT, NodeTables};
 use crate::absence::Absence;
 use crate::barrier::NodeBarrier;
@@ -41,7 +41,7 @@ impl NodeView {
             layout: tl,
         } = NodeTables::attach(tables)?;
         let hl = header.heap_layout().ok_or(SegmentError::Foreign)?;
-        holds(heap, hl.len)?;
+        header.is_heap(heap, hl.len)?;
         let heap =
             Mapping::aligned(heap, hl.len, hl.align).map_err(os("map the heap memory", hl.len))?;
         heap.keep_from_cores();

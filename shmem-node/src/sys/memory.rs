@@ -41,6 +41,15 @@ pub fn file_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_size as u64)
 }
 
+/// Device and number of a file: no two files that exist have the same.
+pub type FileId = [u64; 2];
+
+/// Which file a descriptor refers to.
+pub fn file_id(fd: BorrowedFd<'_>) -> io::Result<FileId> {
+    let stat = rustix::fs::fstat(fd)?;
+    Ok([stat.st_dev, stat.st_ino])
+}
+
 /// Forbids resizing the memory file and, when `readonly`, any further writable mapping of it. A process that resizes or maps it by
 /// mistake gets an error, instead of damaging the job. No promise depends on a seal: kernels before Linux 5.1 do not know the
 /// one against writable mappings, and filters of some containers refuse all seals, which is no error here.

@@ -18,7 +18,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
 pub use memory::{
-    Mapping, file_len, give_back, huge_memfd, memfd, page_size, page_up, reserve, seal, secret,
+    FileId, Mapping, file_id, file_len, give_back, huge_memfd, memfd, page_size, page_up, reserve,
+    seal, secret,
 };
 pub use net::{interface_addresses, interface_mtu};
 pub use socket::{
@@ -47,11 +48,31 @@ pub fn inherit(fd: RawFd) -> io::Result<OwnedFd> {
         return Err(Errno::BADF.into());
     }
     // SAFETY: not negative; the call tells whether it is open.
-    let open = unsafe { BorrowedFd::borrow_raw(fd) };
-    rustix::io::fcntl_setfd(open, FdFlags::CLOEXEC)?;
+    close_on_exec(unsafe { BorrowedFd::borrow_raw(fd) })?;
     taken.insert(fd);
     // SAFETY: open, left to this process by whoever started it, and given to one owner only.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Lends a descriptor that this process was started with, as long as it is open: what has its number need not be what
+/// a launcher has left there.
+///
+/// # Errors
+///
+/// `EBADF` if it is closed.
+pub fn lent(fd: RawFd) -> io::Result<BorrowedFd<'static>> {
+    if fd < 0 {
+        return Err(Errno::BADF.into());
+    }
+    // SAFETY: not negative; the call tells whether it is open.
+    let open = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_getfd(open)?;
+    Ok(open)
+}
+
+/// Keeps a descriptor from programs that this one executes.
+pub fn close_on_exec(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC)?)
 }
 
 /// Puts a descriptor at a number, where programs that are executed find it.

@@ -9,7 +9,7 @@ use std::ptr;
 
 use super::message::PeSpec;
 use super::requests::serve_requests;
-use crate::contract::{self, PMI_FD};
+use crate::contract::{self, Descriptors};
 use crate::cpus::Bindings;
 use crate::sys;
 
@@ -39,6 +39,8 @@ pub struct Recipe {
     pub more_env: Vec<CString>,
     /// And for each PE of the node; none where there are no such.
     pub own_env: Vec<Vec<CString>>,
+    /// Where PEs find their descriptors.
+    pub fds: Descriptors,
     /// Whether PEs find PMI.
     pub pmi: bool,
     /// PEs of the node.
@@ -67,7 +69,7 @@ impl Recipe {
 /// # Panics
 /// If the recipe has no program.
 pub fn serve(sock: BorrowedFd<'_>, recipe: &Recipe) -> io::Result<()> {
-    serve_requests(sock, |pe, fds| spawn(recipe, pe, fds).map(Some)).map(drop)
+    serve_requests(sock, recipe.fds, |pe, fds| spawn(recipe, pe, fds).map(Some)).map(drop)
 }
 
 /// Executes the program of one PE.
@@ -87,7 +89,7 @@ fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
     let env = env.iter().chain(&recipe.more_env).chain(own);
     let envp = pointers(env.chain(&place));
     let argv = pointers(&program.args);
-    let targets = [1, 2, PMI_FD, 0];
+    let targets = [1, 2, recipe.fds.pmi(), 0];
     let mut pid = 0;
     // SAFETY: all pointers outlive the calls; the two objects are initialised before use and
     // destroyed once. Received descriptors are close-on-exec, their duplicates are not.

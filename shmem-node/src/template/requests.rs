@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::message::{MAX_MESSAGE, PeSpec, Started, request};
-use crate::contract::PMI_FD;
+use crate::contract::Descriptors;
 use crate::sys;
 
 /// In which process the loop has ended.
@@ -30,15 +30,16 @@ fn is_gone(e: &io::Error) -> bool {
 /// PE itself if that is a fork; there it has closed all received descriptors.
 pub(super) fn serve_requests(
     sock: BorrowedFd<'_>,
+    fds: Descriptors,
     mut start: impl FnMut(&PeSpec, &[OwnedFd]) -> io::Result<Option<i32>>,
 ) -> io::Result<Role> {
     // The PMI descriptor's number must be taken, or a received descriptor could land on it and be
     // overwritten while it is still needed.
     // SAFETY: a number that the call tells whether it is open.
-    let pmi = unsafe { BorrowedFd::borrow_raw(PMI_FD) };
+    let pmi = unsafe { BorrowedFd::borrow_raw(fds.pmi()) };
     if rustix::io::fcntl_getfd(pmi).is_err() {
         // SAFETY: it is nobody's.
-        unsafe { sys::put(0, PMI_FD)? };
+        unsafe { sys::put(0, fds.pmi())? };
     }
     let malformed = |e| io::Error::new(io::ErrorKind::InvalidData, e);
     let mut buf = [0; MAX_MESSAGE];
@@ -91,6 +92,8 @@ mod tests {
     use super::*;
     use crate::template::NlaSide;
 
+    const FDS: Descriptors = Descriptors::USUAL;
+
     fn pair() -> (OwnedFd, OwnedFd) {
         let flags = SocketFlags::CLOEXEC;
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
@@ -103,7 +106,7 @@ mod tests {
         sys::send_with_fds(theirs.as_fd(), &[0; 8], &[]).unwrap();
         drop(ours);
         let nobody = |_: &PeSpec, _: &[OwnedFd]| -> io::Result<Option<i32>> { panic!("asked for") };
-        let served = serve_requests(theirs.as_fd(), nobody);
+        let served = serve_requests(theirs.as_fd(), FDS, nobody);
         assert_eq!(served.unwrap(), Role::Finished);
         // It ends before it is answered.
         let (ours, theirs) = pair();
@@ -116,7 +119,7 @@ mod tests {
         let agent = NlaSide::new(ours);
         agent.spawn(&[pe], &fds).unwrap();
         let mut agent = Some(agent);
-        let served = serve_requests(theirs.as_fd(), |_, _| {
+        let served = serve_requests(theirs.as_fd(), FDS, |_, _| {
             agent = None;
             Ok(Some(77))
         });

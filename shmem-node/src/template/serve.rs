@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::message::PeSpec;
 use super::requests::{Role, serve_requests};
-use crate::contract::{self, FIRST_FREE_FD, PMI_FD};
+use crate::contract::{self, Descriptors};
 use crate::cpus::Bindings;
 use crate::sys;
 
@@ -27,6 +27,11 @@ pub fn constructor(warm_up: fn()) {
     let Some(fd) = fd.to_str().and_then(|s| s.parse::<RawFd>().ok()) else {
         return;
     };
+    let node = std::env::var(contract::ENV_NODE).unwrap_or_default();
+    let fds = contract::offered(&node).unwrap_or_else(|other| {
+        tell(format_args!("{other}"));
+        sys::end_at_once(1)
+    });
     // SAFETY: one thread only, so nobody reads the environment meanwhile. PEs and their own
     // children must not take themselves for templates.
     unsafe { std::env::remove_var(contract::ENV_TEMPLATE_FD) };
@@ -43,7 +48,7 @@ pub fn constructor(warm_up: fn()) {
     warm_up();
     // SAFETY: one thread only.
     let variables = unsafe { OwnVariables::set() };
-    match serve(fd, &bindings, &variables) {
+    match serve(fd, fds, &bindings, &variables) {
         Ok(Role::Pe) => {}
         // The program's own exit handlers are not ours to run.
         Ok(Role::Finished) => sys::end_at_once(0),
@@ -60,16 +65,21 @@ fn tell(what: fmt::Arguments<'_>) {
 }
 
 /// Forks PEs on request. Returns in each of them, and in the template when there are no more.
-fn serve(fd: RawFd, bindings: &Bindings, variables: &OwnVariables) -> io::Result<Role> {
+fn serve(
+    fd: RawFd,
+    fds: Descriptors,
+    bindings: &Bindings,
+    variables: &OwnVariables,
+) -> io::Result<Role> {
     // SAFETY: the launch agent left this descriptor open for us.
     let sock = unsafe { BorrowedFd::borrow_raw(fd) };
-    serve_requests(sock, |pe, own| {
+    serve_requests(sock, fds, |pe, own| {
         // SAFETY: one thread only, so the child has everything that the parent has.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 let bound = bindings.of(pe.local).map_or(Ok(()), sys::bind_to);
-                if let Err(e) = bound.and_then(|()| become_pe(pe, own, variables)) {
+                if let Err(e) = bound.and_then(|()| become_pe(pe, own, fds, variables)) {
                     tell(format_args!("cannot start PE {}: {e}", pe.rank));
                     sys::end_at_once(1);
                 }
@@ -81,15 +91,21 @@ fn serve(fd: RawFd, bindings: &Bindings, variables: &OwnVariables) -> io::Result
 }
 
 /// In a fresh child: descriptors, environment, random bytes.
-fn become_pe(pe: &PeSpec, fds: &[OwnedFd], variables: &OwnVariables) -> io::Result<()> {
-    let targets = [1, 2, PMI_FD, 0];
-    for (fd, to) in fds.iter().zip(targets) {
+fn become_pe(
+    pe: &PeSpec,
+    own: &[OwnedFd],
+    fds: Descriptors,
+    variables: &OwnVariables,
+) -> io::Result<()> {
+    let targets = [1, 2, fds.pmi(), 0];
+    for (fd, to) in own.iter().zip(targets) {
         // SAFETY: what was there was the template's.
         unsafe { sys::put(fd.as_raw_fd(), to)? };
     }
-    // SAFETY: everything from here on belongs to the template or to other PEs. The owners of these
+    // The kernel takes the lowest number that is free, so what has come here is below the PE's own descriptors.
+    // SAFETY: up to the template's socket everything belongs to the template or to other PEs. The owners of these
     // numbers in this process are forgotten by the caller.
-    unsafe { sys::close_between(FIRST_FREE_FD, RawFd::MAX)? };
+    unsafe { sys::close_between(3, fds.template())? };
     // SAFETY: one thread only.
     unsafe { variables.write(pe) };
     renew_at_random()

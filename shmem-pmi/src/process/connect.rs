@@ -1,10 +1,11 @@
 //! From what the environment says to a server that has accepted this process.
 
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shmem_node::contract::{ENV_LOCAL_RANK, HEAP_FD, TABLES_FD};
+use shmem_node::contract::{Descriptors, ENV_LOCAL_RANK};
 use shmem_node::kvs::Reader;
+use shmem_node::segment::SegmentError;
 use shmem_node::sys;
 use shmem_node::tables::NodeTables;
 
@@ -34,9 +35,14 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn attach(local: u32) -> Result<Self, Cause> {
-        let (tables, heap) = (inherit(TABLES_FD)?, inherit(HEAP_FD)?);
-        let tables = NodeTables::attach(tables.as_fd())?;
+    fn attach(fds: Descriptors, local: u32) -> Result<Self, Cause> {
+        let of_node = |why: SegmentError| match why.replaced(fds) {
+            Some(replaced) => Cause::Replaced(replaced),
+            None => why.into(),
+        };
+        let lent = |fd| sys::lent(fd).map_err(|source| Cause::Descriptor { fd, source });
+        let (tables_fd, heap_fd) = (lent(fds.tables())?, lent(fds.heap())?);
+        let tables = NodeTables::attach(tables_fd).map_err(of_node)?;
         let local = local as usize;
         if local >= tables.n_local() {
             return Err(Cause::Variable {
@@ -45,7 +51,11 @@ impl Node {
                 expected: "a position among the processes of this node",
             });
         }
-        let store = tables.kvs(heap.as_fd(), local)?;
+        let store = tables.kvs(heap_fd, local).map_err(of_node)?;
+        // They stay where they are, for OpenSHMEM in this process, but not for programs that this one executes.
+        for (fd, lent) in [(fds.tables(), tables_fd), (fds.heap(), heap_fd)] {
+            sys::close_on_exec(lent).map_err(|source| Cause::Descriptor { fd, source })?;
+        }
         Ok(Self { tables, store })
     }
 }
@@ -74,8 +84,8 @@ pub(super) fn introduce(
     };
     let mut node = None;
     let connection = match &environment.found {
-        Found::Shmrun { fd, local } => {
-            node = Some(Node::attach(*local)?);
+        Found::Shmrun { fd, fds, local } => {
+            node = Some(Node::attach(*fds, *local)?);
             socket(*fd, Client::new(config(true)))?
         }
         Found::Pmi2 { fd } => socket(*fd, Client::new(config(false)))?,

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::os::fd::RawFd;
 
-use shmem_node::contract::{ENV_LOCAL_RANK, ENV_NODE, ENV_PMI_FD, ENV_PMI_ID, ENV_PMI_JOBID};
-use shmem_node::contract::{ENV_PMI_RANK, ENV_PMI_SIZE, NODE_CONTRACT};
+use shmem_node::contract::{
+    self, Descriptors, ENV_LOCAL_RANK, ENV_NODE, ENV_PMI_FD, ENV_PMI_ID, ENV_PMI_JOBID,
+};
+use shmem_node::contract::{ENV_PMI_RANK, ENV_PMI_SIZE};
 use shmem_node::settings::{Pmi, Settings};
 use shmem_pmix::key::{ENV_NAMESPACE, ENV_RANK};
 
@@ -66,6 +68,8 @@ impl fmt::Display for Server {
 pub(super) enum Found {
     /// `local` is the process's position on its node.
     Shmrun {
+        /// Where the descriptors of the process are.
+        fds: Descriptors,
         fd: RawFd,
         local: u32,
     },
@@ -188,12 +192,11 @@ impl Environment {
         let found = match (fd, port) {
             (Some(fd), _) => match (pmi, lookup(ENV_NODE)) {
                 (Pmi::Auto, Some(version)) => {
-                    if version != NODE_CONTRACT {
-                        return Err(Cause::Contract { version });
-                    }
+                    let fds = contract::offered(&version)?;
                     let local = number(&lookup, ENV_LOCAL_RANK, "a position on the node")?;
                     Found::Shmrun {
                         fd,
+                        fds,
                         local: local.unwrap_or(0),
                     }
                 }
@@ -393,9 +396,25 @@ mod tests {
             found(&[FD, slurm, job, ("SHMEM_PMI", "1")]),
             Found::Pmi1 { fd: 7 }
         );
-        let node = ("SHMEM_NODE", NODE_CONTRACT);
-        assert_eq!(found(&[FD, node]), Found::Shmrun { fd: 7, local: 0 });
-        assert_eq!(found(&[FD, node, slurm]), Found::Shmrun { fd: 7, local: 0 });
+        let fds = Descriptors::below(64);
+        let offer = contract::node_env(fds).1;
+        let node = ("SHMEM_NODE", &offer[..]);
+        assert_eq!(
+            found(&[FD, node]),
+            Found::Shmrun {
+                fd: 7,
+                fds,
+                local: 0
+            }
+        );
+        assert_eq!(
+            found(&[FD, node, slurm]),
+            Found::Shmrun {
+                fd: 7,
+                fds,
+                local: 0
+            }
+        );
         assert_eq!(
             found(&[FD, node, ("SHMEM_PMI", "1")]),
             Found::Pmi1 { fd: 7 }
@@ -458,10 +477,16 @@ mod tests {
             read(&pmix, Some((1, 4))).unwrap().0,
             Found::Pmix { library: None }
         );
-        let shmrun = [&told[..], &[("SHMEM_NODE", NODE_CONTRACT)]].concat();
+        let fds = Descriptors::below(1024);
+        let offer = contract::node_env(fds).1;
+        let shmrun = [&told[..], &[("SHMEM_NODE", &offer)]].concat();
         assert_eq!(
             read(&shmrun, Some((1, 4))).unwrap().0,
-            Found::Shmrun { fd: 7, local: 0 }
+            Found::Shmrun {
+                fd: 7,
+                fds,
+                local: 0
+            }
         );
         // Nobody else knows the peers.
         let none = [("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")];
@@ -551,6 +576,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_named() {
+        let offer = contract::node_env(Descriptors::below(1024)).1;
         for (variables, parts) in [
             (&[("PMI_FD", "seven")][..], ["PMI_FD=seven", "descriptor"]),
             (&[FD, ("PMI_RANK", "-1")], ["PMI_RANK=-1", "rank"]),
@@ -558,10 +584,7 @@ mod tests {
             (&[FD], ["PMI_FD", "PMI_RANK is not"]),
             (&[FD, ("PMI_ID", "0")], ["PMI_FD", "PMI_SIZE is not"]),
             (&[FD, ("PMI_SIZE", "2")], ["PMI_FD", "PMI_RANK is not"]),
-            (
-                &[("SHMEM_NODE", NODE_CONTRACT)],
-                ["SHMEM_NODE", "PMI_FD is not"],
-            ),
+            (&[("SHMEM_NODE", &offer)], ["SHMEM_NODE", "PMI_FD is not"]),
             (
                 &[("PMI_RANK", "3"), ("PMI_SIZE", "4")],
                 ["PMI_RANK", "shmrun -n 4"],
@@ -584,7 +607,7 @@ mod tests {
             ),
             (&[FD, ("SHMEM_NODE", "0")], ["contract", "0"]),
             (
-                &[FD, ("SHMEM_NODE", NODE_CONTRACT), ("SHMEM_LOCAL_RANK", "x")],
+                &[FD, ("SHMEM_NODE", &offer), ("SHMEM_LOCAL_RANK", "x")],
                 ["SHMEM_LOCAL_RANK=x", "position"],
             ),
         ] {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use shmem_node::contract::NODE_CONTRACT;
+use shmem_node::contract::{OtherContract, Replaced};
 use shmem_node::segment::SegmentError;
 use shmem_node::settings::SettingsError;
 use shmem_pmix::Status;
@@ -153,14 +153,11 @@ pub enum Cause {
     #[error(transparent)]
     Join(#[from] JoinError),
     /// The launcher is of another version.
-    #[error(
-        "this program was built for launch contract {NODE_CONTRACT}, but shmrun offers {version}; \
-         use the shmrun that was built with it"
-    )]
-    Contract {
-        /// The launcher's.
-        version: String,
-    },
+    #[error(transparent)]
+    Contract(#[from] OtherContract),
+    /// Something else is where the launcher has left a descriptor.
+    #[error("{0}")]
+    Replaced(Replaced),
     /// A descriptor that the launcher should have left cannot be used.
     #[error(
         "descriptor {fd} cannot be taken over ({source}): either this process has done so before, \

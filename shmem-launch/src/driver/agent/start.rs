@@ -76,7 +76,7 @@ pub(crate) unsafe fn run_remote() -> u8 {
             (0, LINK_FD, true),
             (1, LINK_OUT_FD, true),
         ];
-        sys::arrange_fds(&placed, LINK_OUT_FD + 1)?;
+        sys::arrange_fds(&placed)?;
         // SAFETY: the two were put there just now and nobody else owns them.
         let (input, output) = unsafe { (sys::own(LINK_FD), sys::own(LINK_OUT_FD)) };
         let mut greeting = OutBuf::default();
@@ -126,7 +126,7 @@ pub(in crate::driver) unsafe fn fork_agent(own_group: bool) -> io::Result<(i32, 
             (2, 2, true),
             (theirs.as_raw_fd(), LINK_FD, true),
         ];
-        if let Err(e) = sys::arrange_fds(&placed, LINK_FD + 1) {
+        if let Err(e) = sys::arrange_fds(&placed) {
             return cannot_start(&e);
         }
         // It is to see that its link has ended, whoever has stopped it.

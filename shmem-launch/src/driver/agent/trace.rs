@@ -123,7 +123,7 @@ impl AgentProcess {
             (theirs.as_raw_fd(), 2, false),
         ];
         let child = || {
-            if sys::new_session().is_ok() && sys::arrange_fds(&placed, 3).is_ok() {
+            if sys::new_session().is_ok() && sys::arrange_fds(&placed).is_ok() {
                 sys::reset_signals(0);
                 let e = sys::exec(&program, &argv, &env);
                 crate::say!("{}: {e}", program.to_string_lossy());

@@ -138,7 +138,7 @@ unsafe fn execute(env: &[CString]) -> io::Result<(i32, std::os::fd::OwnedFd)> {
             (2, 2, false),
             (theirs.as_raw_fd(), SOCKET_FD, false),
         ];
-        let e = match sys::arrange_fds(&placed, SOCKET_FD + 1) {
+        let e = match sys::arrange_fds(&placed) {
             Ok(()) => sys::exec(c"/proc/self/exe", &args, env),
             Err(e) => e,
         };
