@@ -20,6 +20,7 @@ mod life;
 mod messages;
 mod report;
 
+use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, Once};
 
 use shmem_node::sys;
@@ -156,6 +157,7 @@ fn enter(
         inits = finalize_all(inits, |inits| &mut inits.dropped);
     }
     if inits.all() == 0 {
+        stay_loaded();
         life::begin(requested, statics, start)?;
         register_at_exit();
     }
@@ -239,6 +241,37 @@ pub fn start_pes() -> Result<(), Error> {
         true => Ok(()),
         false => init(ThreadLevel::Single).map(drop),
     }
+}
+
+/// Keeps the shared object that has this library in the process: its threads and the handlers that the C library calls at
+/// exit and fork are in there. Without this a program that closes a plugin in Rust would unmap them. libshmem.so is linked
+/// to stay.
+fn stay_loaded() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let (mut own, mut program) = (
+            MaybeUninit::<libc::Dl_info>::zeroed(),
+            MaybeUninit::zeroed(),
+        );
+        let here = stay_loaded as *const () as *const libc::c_void;
+        // SAFETY: an address of this object, and one of the program's, of which the C library says where they
+        // belong; the name that it gives is text and stays as long as the object does.
+        unsafe {
+            let start = libc::getauxval(libc::AT_PHDR) as *const libc::c_void;
+            if libc::dladdr(here, own.as_mut_ptr()) == 0 {
+                return;
+            }
+            let own = own.assume_init();
+            let is_program = libc::dladdr(start, program.as_mut_ptr()) != 0
+                && program.assume_init().dli_fbase == own.dli_fbase;
+            if !is_program && !own.dli_fname.is_null() {
+                libc::dlopen(
+                    own.dli_fname,
+                    libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+                );
+            }
+        }
+    });
 }
 
 /// Has the C library call [`at_exit`]. Done by the first init, so that what the program registers

@@ -1,13 +1,13 @@
 //! C programs that need a job of their own: ends, mistakes, threads, large heaps, old habits.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use shmem_testkit::tools::CC;
 use shmem_testkit::{Job, text};
 
-use super::toolchain::{scratch, sources, toolchain};
+use super::toolchain::{Toolchain, scratch, sources, toolchain};
 
 /// Layouts with neighbours on the node, on others, and both.
 const LAYOUTS: [&str; 6] = [
@@ -89,6 +89,67 @@ fn the_library_can_be_opened_and_closed() {
             .job(options, &program, &[library.to_str().unwrap(), "3"])
             .succeed();
         assert!(out.contains("opened 3 times"), "{options}: {out}");
+    }
+}
+
+/// The program `host`, with or without the library, and a plugin that has a copy of the library inside.
+fn host_and_plugin(c: &Toolchain) -> ([PathBuf; 2], PathBuf) {
+    let source = |name: &str| sources().join("programs").join(name);
+    let options = ["-fPIC", "-shared", "-static-libshmem", "-Wl,-Bsymbolic"];
+    let plugin = c.make("libplugin.so", &[source("plugin.c")], &options);
+    let with = c.make(
+        "host-with",
+        &[source("host.c")],
+        &["-DWITH_LIBRARY", "-ldl"],
+    );
+    let without = scratch().join("c-programs/host-without");
+    let made = CC
+        .command()
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&without, &source("host.c")])
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    ([with, without], plugin)
+}
+
+#[test]
+fn a_plugin_that_has_been_a_pe_can_be_closed() {
+    let Some(c) = toolchain() else { return };
+    let ([_, host], plugin) = host_and_plugin(c);
+    for options in ["-np 1", "-np 2", "-np 2 --nodes 2"] {
+        let words = [plugin.to_str().unwrap(), "plugin", "close"];
+        let out = c.job(options, &host, &words).succeed();
+        assert!(out.contains("done"), "{options}: {out}");
+    }
+}
+
+/// One copy is the PE. The other says so, and leaves what belongs to the first alone.
+#[test]
+fn a_second_copy_of_the_library_is_refused() {
+    let Some(c) = toolchain() else { return };
+    let ([host, _], plugin) = host_and_plugin(c);
+    for options in [
+        "-np 2",
+        "-np 2 --nodes 2",
+        "-np 2 --spawn exec",
+        "-np 2 --nodes 2 --spawn exec",
+    ] {
+        for words in [["init", "plugin", "barrier"], ["plugin", "init", "barrier"]] {
+            let words = [&[plugin.to_str().unwrap()][..], &words].concat();
+            let outcome = c.job(options, &host, &words).run();
+            let err = &outcome.stderr;
+            assert_eq!(
+                outcome.status.code(),
+                Some(1),
+                "{options} {words:?}: {outcome:?}"
+            );
+            assert!(
+                err.contains("another copy of the library"),
+                "{options} {words:?}: {err}"
+            );
+        }
     }
 }
 
