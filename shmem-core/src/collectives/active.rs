@@ -327,7 +327,7 @@ impl Runtime {
         // SAFETY: two arrays of this PE, the same or apart.
         unsafe { access::copy(self.own(source.offset()), self.own(dest), bytes) };
         let per_round = of.in_room(FETCHED).min(n);
-        let mut fetched: Block = Block::new(per_round * elem);
+        let mut fetched = Block::new(per_round * elem);
         let partial = fetched.as_mut_ptr();
         for (k, child) in set.children() {
             self.taken(set, DATA_UP + k);

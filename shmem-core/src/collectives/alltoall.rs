@@ -54,7 +54,7 @@ impl Runtime {
         let mapping = team.mapping();
         let bytes = blocks.count * blocks.bytes;
         let side = (TILE / bytes).isqrt().max(1);
-        let mut tile: Block<TILE> = Block::new(bytes);
+        let mut tile = Block::new(side.min(to.len()) * side.min(mapping.n_here()) * bytes);
         let tile = tile.as_mut_ptr();
         let packed_here = |n| Blocks {
             count: n * blocks.count,

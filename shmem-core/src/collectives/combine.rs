@@ -6,6 +6,7 @@
 //! [`Block`] at a time, combined in private memory, and copied back.
 
 use std::any::type_name;
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -91,30 +92,82 @@ const OPERAND: usize = 2 << 10;
 #[repr(C, align(128))]
 struct Room<const N: usize>([MaybeUninit<u8>; N]);
 
-/// Private room for `N` bytes, or for one element of a program's own type that is larger.
-pub(super) struct Block<const N: usize = BLOCK> {
-    usual: Room<N>,
-    large: Vec<Room<128>>,
+/// Bytes of a block that lie in the frame of the function that needs it. Several blocks are in use at a time, and
+/// programs call collectives on the stacks of user-level threads, of which many have 16 KiB.
+const IN_FRAME: usize = 512;
+
+/// Blocks and their bytes that a thread keeps for its next collective.
+const KEPT: usize = 4;
+const KEPT_BYTES: usize = 64 << 10;
+
+type Rooms = Vec<Room<128>>;
+
+thread_local! {
+    static SPARE: Cell<Vec<Rooms>> = const { Cell::new(Vec::new()) };
 }
 
-impl<const N: usize> Block<N> {
-    /// For at least `bytes`.
+/// Private room for some bytes.
+pub(super) struct Block {
+    frame: Room<IN_FRAME>,
+    beside: Rooms,
+}
+
+impl Block {
+    /// For at least `bytes`. A thread allocates for its first collectives only.
+    #[inline]
     pub(super) fn new(bytes: usize) -> Self {
         Self {
-            usual: Room([MaybeUninit::uninit(); N]),
-            large: match bytes {
-                _ if bytes <= N => Vec::new(),
-                _ => Vec::with_capacity(bytes.div_ceil(size_of::<Room<128>>())),
+            frame: Room([MaybeUninit::uninit(); IN_FRAME]),
+            beside: match bytes {
+                0..=IN_FRAME => Vec::new(),
+                _ => beside(bytes),
             },
         }
     }
 
     pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
-        match self.large.capacity() {
-            0 => self.usual.0.as_mut_ptr().cast(),
-            _ => self.large.as_mut_ptr().cast(),
+        match self.beside.capacity() {
+            0 => self.frame.0.as_mut_ptr().cast(),
+            _ => self.beside.as_mut_ptr().cast(),
         }
     }
+}
+
+impl Drop for Block {
+    #[inline]
+    fn drop(&mut self) {
+        if self.beside.capacity() > 0 {
+            keep(std::mem::take(&mut self.beside));
+        }
+    }
+}
+
+/// Room of at least `bytes`, which this thread may have used before.
+#[cold]
+fn beside(bytes: usize) -> Rooms {
+    let spare = SPARE.try_with(|spare| {
+        let mut all = spare.take();
+        let last = all.pop();
+        spare.set(all);
+        last
+    });
+    let mut rooms = spare.ok().flatten().unwrap_or_default();
+    rooms.reserve_exact(bytes.div_ceil(size_of::<Room<128>>()));
+    rooms
+}
+
+/// Leaves room to the thread's next block.
+#[cold]
+fn keep(rooms: Rooms) {
+    let of_thread = |spare: &Cell<Vec<Rooms>>| {
+        let mut all = spare.take();
+        if all.len() < KEPT && rooms.capacity() * size_of::<Room<128>>() <= KEPT_BYTES {
+            all.push(rooms);
+        }
+        spare.set(all);
+    };
+    // A thread that ends keeps nothing.
+    let _ = SPARE.try_with(of_thread);
 }
 
 /// Elements that are combined.
@@ -131,9 +184,9 @@ impl Elements {
         (bytes / self.size).max(1)
     }
 
-    /// Room for as many as are worked on in `N` bytes.
-    pub(super) fn block<const N: usize>(self) -> Block<N> {
-        Block::new(self.size)
+    /// Room for as many of `n` as are worked on at a time in room for `bytes`.
+    pub(super) fn block(self, n: usize, bytes: usize) -> Block {
+        Block::new(self.in_room(bytes).min(n) * self.size)
     }
 
     /// Combines `n` elements of shared memory into private ones.
@@ -143,7 +196,7 @@ impl Elements {
     #[inline]
     pub(super) unsafe fn add(self, into: *mut u8, from: *const u8, n: usize) {
         let per = self.in_room(OPERAND);
-        let mut operand = self.block::<OPERAND>();
+        let mut operand = self.block(n, OPERAND);
         for start in (0..n).step_by(per) {
             let (at, n) = (start * self.size, per.min(n - start));
             // SAFETY: by the caller; the operand has room for them.
@@ -176,7 +229,7 @@ impl Elements {
     /// The arrays are mapped and hold `n` elements; `to`, which may be one of the others, is writable.
     unsafe fn sum_shared(self, a: *const u8, b: *const u8, to: *mut u8, n: usize) {
         let per = self.in_room(OPERAND);
-        let mut sum = self.block::<OPERAND>();
+        let mut sum = self.block(n, OPERAND);
         for start in (0..n).step_by(per) {
             let (at, n) = (start * self.size, per.min(n - start));
             // SAFETY: by the caller; the block has room for them.
@@ -197,13 +250,33 @@ mod tests {
 
     #[test]
     fn blocks_have_room_for_what_was_asked_for() {
-        for bytes in [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
-            let mut block: Block = Block::new(bytes);
-            let at = block.as_mut_ptr();
-            assert!(at.addr().is_multiple_of(128));
-            // SAFETY: as much as the block was made for, and at least its usual size.
-            unsafe { at.write_bytes(7, bytes.max(BLOCK)) };
+        let sizes = [
+            0,
+            1,
+            IN_FRAME,
+            IN_FRAME + 1,
+            BLOCK,
+            3 * BLOCK + 5,
+            2 * KEPT_BYTES,
+        ];
+        // Once more with what was kept.
+        for bytes in sizes.into_iter().chain(sizes) {
+            let mut blocks = [Block::new(bytes), Block::new(bytes)];
+            for block in &mut blocks {
+                let at = block.as_mut_ptr();
+                assert!(at.addr().is_multiple_of(128));
+                // SAFETY: as much as the block was made for.
+                unsafe { at.write_bytes(7, bytes) };
+            }
         }
+    }
+
+    #[test]
+    fn a_thread_uses_its_blocks_again() {
+        let at = |bytes| Block::new(bytes).as_mut_ptr();
+        let first = at(BLOCK);
+        assert_eq!((at(BLOCK), at(IN_FRAME + 1)), (first, first));
+        assert!(size_of::<Block>() <= IN_FRAME + 128);
     }
 
     /// Adds arrays byte by byte.

@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use super::circulant::{around, rounds};
-use super::combine::Elements;
+use super::combine::{Block, Elements};
 use super::links;
 use super::reduce::{Reduction, part};
 use crate::heap::access;
@@ -130,7 +130,7 @@ impl Runtime {
             }
         };
 
-        let mut block = r.of.block::<PIECE>();
+        let mut block = Block::new(PIECE.max(size));
         let come = block.as_mut_ptr();
         for round in (0..rounds(nodes)).rev() {
             let right = (node + (1 << round)) % nodes;

@@ -9,7 +9,7 @@ use crate::heap::address::Sym;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{LANDING, LINE_DATA, MAILBOX, SHOWN};
+use crate::team::slots::{LANDING, MAILBOX, SHOWN};
 use crate::tree;
 
 /// Part `i` of `n` things in `parts` parts of almost equal size.
@@ -103,7 +103,7 @@ impl Runtime {
     ) {
         let (mapping, size) = (r.team.mapping(), r.of.size);
         let per = r.of.in_room(BLOCK);
-        let mut block: Block = r.of.block();
+        let mut block = r.of.block(range.len(), BLOCK);
         let sum = block.as_mut_ptr();
         for start in range.clone().step_by(per) {
             let n = per.min(range.end - start);
@@ -124,7 +124,7 @@ impl Runtime {
     fn reduce_by_lines(&self, r: Reduction<'_>) {
         let bytes = r.bytes();
         let lines = self.exchange_lines(r.team, self.own(r.source), bytes);
-        let mut block = Block::<LINE_DATA>::new(bytes);
+        let mut block = Block::new(bytes);
         let sum = block.as_mut_ptr();
         // SAFETY: all have given that many bytes, which fit; the block is known here only.
         unsafe {

@@ -58,9 +58,10 @@ struct Prefix {
 }
 
 impl Prefix {
-    fn new(scan: Scan<'_>) -> Self {
+    /// For `n` elements, at most a block.
+    fn new(scan: Scan<'_>, n: usize) -> Self {
         Self {
-            sum: scan.of.block(),
+            sum: scan.of.block(n, BLOCK),
             begun: false,
         }
     }
@@ -144,7 +145,7 @@ impl Runtime {
         let per_block = scan.of.in_room(BLOCK);
         for start in elements.clone().step_by(per_block) {
             let n = per_block.min(elements.end - start);
-            let mut prefix = Prefix::new(scan);
+            let mut prefix = Prefix::new(scan, n);
             self.scan_run(scan, 0..scan.team.mapping().n_here(), start, n, &mut prefix);
         }
     }
@@ -161,7 +162,7 @@ impl Runtime {
     ) {
         let mapping = scan.team.mapping();
         let (at, bytes) = (start * scan.of.size, n * scan.of.size);
-        let mut own: Block = scan.of.block();
+        let mut own = scan.of.block(n, BLOCK);
         for i in members {
             let from = self.neighbour(mapping.local(i), scan.source + at);
             let to = self.neighbour(mapping.local(i), scan.dest + at);
@@ -191,9 +192,9 @@ impl Runtime {
             let bytes = n * size;
             // A box has room for what several runs make, or for a part of what one does.
             let slice = bytes.min(BOX);
-            let mut made = Block::<BOX>::new(bytes);
+            let mut made = Block::new(runs.len().min(BOX / slice) * bytes);
             let made = made.as_mut_ptr();
-            let mut prefix = Prefix::new(scan);
+            let mut prefix = Prefix::new(scan, n);
             // Index on this node of the first member of its next run.
             let mut next = 0;
             for window in runs.chunks(BOX / slice) {
@@ -254,7 +255,7 @@ impl Runtime {
         n: usize,
         to: *mut u8,
     ) {
-        let mut sum = Prefix::new(scan);
+        let mut sum = Prefix::new(scan, n);
         for i in members {
             let local = scan.team.mapping().local(i);
             let from = self.neighbour(local, scan.source + start * scan.of.size);

@@ -92,6 +92,19 @@ fn the_library_can_be_opened_and_closed() {
     }
 }
 
+/// As many KiB as docs/c.md says, with what the dynamic linker takes. User-level threads have 16 to 64.
+#[test]
+fn collectives_do_with_small_stacks() {
+    let Some(c) = toolchain() else { return };
+    for (options, kib) in [
+        ("-np 4", "16"),
+        ("-np 4 --nodes 2", "32"),
+        ("-np 5 --nodes 3", "32"),
+    ] {
+        c.job(options, &c.program("stacks"), &[kib]).succeed();
+    }
+}
+
 /// The program `host`, with or without the library, and a plugin that has a copy of the library inside.
 fn host_and_plugin(c: &Toolchain) -> ([PathBuf; 2], PathBuf) {
     let source = |name: &str| sources().join("programs").join(name);
