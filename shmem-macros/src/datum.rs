@@ -10,8 +10,11 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::punctuated::Punctuated;
 use syn::{Data, DeriveInput, Error, Fields, Meta, Result, Token, Type, parse_quote};
 
+use crate::library;
+
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let name = &input.ident;
+    let library = library::of_struct(input)?;
     let fields = match &input.data {
         Data::Struct(data) => &data.fields,
         Data::Enum(data) => {
@@ -38,7 +41,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     if generic {
         for parameter in input.generics.type_params() {
             let ident = &parameter.ident;
-            let bound = quote_spanned!(ident.span()=> #ident: ::shmem::Datum);
+            let bound = quote_spanned!(ident.span()=> #ident: #library::Datum);
             generics
                 .make_where_clause()
                 .predicates
@@ -57,12 +60,12 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         // SAFETY: each field's type is a `Datum` by the function below, so that any bytes are a value and pointers
         // are none. There is no padding, and no greater alignment, by the constant below; or, with parameters, by
         // the form of the struct, which the macro has looked at.
-        unsafe impl #parameters ::shmem::Datum for #name #arguments #bounds {}
+        unsafe impl #parameters #library::Datum for #name #arguments #bounds {}
         const _: () = {
             #layout
             #[allow(dead_code)]
             fn fields #parameters () #bounds {
-                fn datum<T: ::shmem::Datum>() {}
+                fn datum<T: #library::Datum>() {}
                 #of_fields
                 #alike
             }

@@ -3,7 +3,9 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::spanned::Spanned as _;
-use syn::{Error, ItemFn, Result, Safety};
+use syn::{Error, ItemFn, Path, Result, Safety};
+
+use crate::library;
 
 /// A function that can be the program of a job.
 pub(crate) struct Function {
@@ -53,15 +55,15 @@ impl Function {
         &self.item.sig.ident
     }
 
-    /// An expression that runs it, being called `path`, from init to finalize.
-    pub(crate) fn run(&self, path: &TokenStream) -> TokenStream {
+    /// An expression that runs it, being called `path`, from init to finalize of `library`.
+    pub(crate) fn run(&self, library: &Path, path: &TokenStream) -> TokenStream {
         // Of this macro alone: the function itself may be called so.
         let world = Ident::new("world", Span::mixed_site());
         let given = (!self.item.sig.inputs.is_empty()).then_some(&world);
         quote! {
-            ::shmem::run(|#world| {
+            #library::run(|#world| {
                 let _ = #world;
-                ::shmem::for_macros::Outcome::of_a_pe(#path(#given))
+                #library::for_macros::Outcome::of_a_pe(#path(#given))
             })
         }
     }
@@ -69,19 +71,14 @@ impl Function {
 
 /// `#[shmem::main]`.
 pub(crate) fn main(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    if !args.is_empty() {
-        return Err(Error::new_spanned(
-            args,
-            "#[shmem::main] takes no arguments",
-        ));
-    }
+    let library = library::of_arguments(args, "shmem::main")?;
     let mut function = Function::parse("shmem::main", item)?;
     if function.name() != "main" {
         let what = "#[shmem::main] is for the function `main`; elsewhere there is `shmem::run`";
         return Err(Error::new_spanned(function.name(), what));
     }
     let attributes = std::mem::take(&mut function.item.attrs);
-    let run = function.run(&quote!(main));
+    let run = function.run(&library, &quote!(main));
     let inner = &function.item;
     Ok(quote! {
         #(#attributes)*

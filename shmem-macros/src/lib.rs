@@ -8,12 +8,13 @@
 
 mod datum;
 mod function;
+mod library;
 mod test;
 
 use proc_macro::TokenStream;
 
 #[doc = include_str!("datum.md")]
-#[proc_macro_derive(Datum)]
+#[proc_macro_derive(Datum, attributes(shmem))]
 pub fn derive_datum(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
     datum::derive(&input)

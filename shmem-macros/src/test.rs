@@ -2,21 +2,25 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
+use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{
-    Attribute, Error, Expr, Lit, LitInt, LitStr, Meta, Result, Token, bracketed, parenthesized,
+    Attribute, Error, Expr, Lit, LitInt, LitStr, Meta, Path, Result, Token, bracketed,
+    parenthesized,
 };
 
 use crate::function::Function;
+use crate::library;
 
 /// Where nothing else is said.
 const PES: u32 = 4;
 const SECONDS: u64 = 60;
 
 /// The names of arguments.
-const NAMES: &str = "pes = 4, nodes = 2, timeout = \"10s\", env(\"NAME\" = \"VALUE\")";
+const NAMES: &str =
+    "pes = 4, nodes = 2, timeout = \"10s\", env(\"NAME\" = \"VALUE\"), crate = path";
 
 /// A number, or a list of them.
 struct Numbers {
@@ -74,14 +78,15 @@ struct Arguments {
     nodes: Numbers,
     seconds: u64,
     env: Vec<(LitStr, LitStr)>,
+    library: Path,
 }
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let (mut pes, mut nodes, mut seconds) = (None, None, None);
-        let mut env = Vec::new();
+        let (mut env, mut library) = (Vec::new(), None);
         while !input.is_empty() {
-            let name: Ident = input.parse()?;
+            let name = input.call(Ident::parse_any)?;
             let once = |given: bool| match given {
                 true => Err(Error::new(name.span(), format!("`{name}` is given twice"))),
                 false => Ok(()),
@@ -102,6 +107,11 @@ impl Parse for Arguments {
                     input.parse::<Token![=]>()?;
                     seconds = Some(time(&input.parse()?)?);
                 }
+                "crate" => {
+                    once(library.is_some())?;
+                    input.parse::<Token![=]>()?;
+                    library = Some(input.call(Path::parse_mod_style)?);
+                }
                 "env" => variables(input, &mut env)?,
                 _ => {
                     let what = format!("`{name}` is none of the arguments: {NAMES}");
@@ -117,6 +127,7 @@ impl Parse for Arguments {
             nodes: nodes.unwrap_or_else(|| Numbers::one(1)),
             seconds: seconds.unwrap_or(SECONDS),
             env,
+            library: library.unwrap_or_else(library::usual),
         })
     }
 }
@@ -227,14 +238,15 @@ pub(crate) fn test(args: TokenStream, item: TokenStream) -> Result<TokenStream> 
         None => quote!(::core::option::Option::None),
     };
     let job = |test: &Ident, path: &TokenStream, pes: u32, nodes: u32| {
-        let run = function.run(path);
+        let library = &arguments.library;
+        let run = function.run(library, path);
         let (seconds, env) = (arguments.seconds, arguments.env.iter());
         let env = env.map(|(name, value)| quote!((#name, #value)));
         let last = test.to_string();
         let last = last.trim_start_matches("r#");
         quote! {
-            ::shmem::for_macros::test(
-                &::shmem::for_macros::Test {
+            #library::for_macros::test(
+                &#library::for_macros::Test {
                     name: ::core::concat!(::core::module_path!(), "::", #last),
                     pes: #pes,
                     nodes: #nodes,

@@ -115,3 +115,53 @@ mod deeper {
         }
     }
 }
+
+/// The library under a name that only this module knows, as if a manifest had renamed it.
+mod osh {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    pub(super) use shmem::{for_macros, main};
+
+    /// Programs that were run by this name.
+    pub(super) static RUN: AtomicUsize = AtomicUsize::new(0);
+
+    pub(super) fn run(
+        program: impl FnOnce(&shmem::World) -> Result<(), Box<dyn std::error::Error>>,
+    ) {
+        RUN.fetch_add(1, Ordering::Relaxed);
+        shmem::run(program);
+    }
+
+    /// # Safety
+    /// None: it has nothing of the library's trait but the name.
+    pub(super) unsafe trait Datum {}
+    // SAFETY: as the trait says.
+    unsafe impl Datum for u32 {}
+}
+
+#[derive(Clone, Copy, Debug, Datum)]
+#[shmem(crate = osh)]
+#[repr(C)]
+struct OfAnotherName {
+    number: u32,
+}
+
+#[shmem::test(crate = osh, pes = 2)]
+fn the_library_may_have_another_name(world: &World) {
+    fn datum<T: osh::Datum>(_: T) {}
+    datum(OfAnotherName { number: 1 });
+    assert_eq!(osh::RUN.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(world.sum(1), 2);
+}
+
+mod program_under_another_name {
+    use super::osh;
+
+    #[osh::main(crate = osh)]
+    fn main() {}
+
+    #[test]
+    fn is_a_function() {
+        let _: fn() = main;
+    }
+}
