@@ -2,6 +2,8 @@
 
 use std::error::Error as StdError;
 
+/// For the test of what the compiler says.
+pub use shmem_macros::test_without_feature;
 #[cfg(feature = "test")]
 pub use shmem_test::{Test, test};
 

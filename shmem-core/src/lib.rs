@@ -38,7 +38,8 @@
 //! * [`collective`]: [`barrier_all`]; of values, as methods of teams: [`Team::sum`], [`Team::broadcast_value`],
 //!   [`Team::all_gather`]; of symmetric arrays: [`broadcast`], [`reduce`], [`fcollect`], [`alltoall`]; of parts of any
 //!   length: [`alltoallv()`].
-//! * `testing`, with the feature `test`: `#[shmem::test]`, a test that is a job.
+//! * [`testing`]: with the feature `test`, `#[shmem::test]`, a test that is a job.
+//! * [`prelude`]: everything but that attribute, to be imported with `*`.
 //! * [`raw`]: addresses and byte counts, for other languages.
 //!
 //! # Threads
@@ -128,7 +129,6 @@ pub use one_sided::*;
 pub use ordering::*;
 #[doc(no_inline)]
 pub use teams::*;
-#[cfg(feature = "test")]
 #[doc(no_inline)]
 pub use testing::*;
 pub use topics::*;

@@ -14,10 +14,21 @@ pub mod job {
     pub use shmem_macros::main;
 }
 
-/// Tests that are jobs.
-#[cfg(feature = "test")]
+/// Tests that are jobs, with the feature `test`.
 pub mod testing {
+    #[cfg(feature = "test")]
     pub use shmem_macros::test;
+    #[cfg(not(feature = "test"))]
+    pub use shmem_macros::test_without_feature as test;
+}
+
+/// Everything for `use shmem::prelude::*` but the attribute `test`, which a `#[test]` of the same module would be taken for.
+pub mod prelude {
+    #[doc(no_inline)]
+    pub use super::{
+        atomic::*, collective::*, contexts::*, job::*, memory::*, one_sided::*, ordering::*,
+        teams::*, waiting::*,
+    };
 }
 
 /// Symmetric memory: how it is allocated, what may lie in it, and handles to it.

@@ -165,3 +165,13 @@ mod program_under_another_name {
         let _: fn() = main;
     }
 }
+
+mod with_the_prelude {
+    use shmem::prelude::*;
+
+    /// Not a job: no PE prints its number.
+    #[test]
+    fn a_test_is_an_ordinary_one() {
+        assert!(!initialized());
+    }
+}
