@@ -153,6 +153,7 @@ mod tests {
             size: 65536,
             used: 1 << 20,
             largest_free: 65000,
+            called: None,
         });
         let text = error.to_string();
         assert!(text.contains("has 64.0 KiB"), "{text}");

@@ -1,7 +1,16 @@
 //! What can go wrong, for callers.
 
+use std::panic::Location;
+
 use shmem_node::segment::SegmentError;
 use shmem_node::settings::SettingsError;
+
+/// A line of the program, if it is in Rust: an error that comes by `?` is printed where nobody knows where it began.
+pub(crate) type Called = Option<&'static Location<'static>>;
+
+fn before(called: Called) -> String {
+    called.map_or_else(String::new, |at| format!("{}:{}: ", at.file(), at.line()))
+}
 
 /// An error that a program can handle.
 ///
@@ -13,8 +22,9 @@ use shmem_node::settings::SettingsError;
 pub enum Error {
     /// The heap has no free range that is large enough.
     #[error(
-        "the symmetric heap has no room for {asked} bytes: {used} of {size} bytes are in use and \
-         the largest free range has {largest_free}; set SHMEM_SYMMETRIC_SIZE to more"
+        "{}the symmetric heap has no room for {asked} bytes: {used} of {size} bytes are in use and \
+         the largest free range has {largest_free}; set SHMEM_SYMMETRIC_SIZE to more",
+        before(*called)
     )]
     HeapExhausted {
         /// Bytes asked for.
@@ -25,12 +35,16 @@ pub enum Error {
         used: usize,
         /// Bytes of the largest free range.
         largest_free: usize,
+        /// Where the program called what takes them.
+        called: Called,
     },
     /// A handle that is not the start of an allocated array.
-    #[error("there is no allocated array at symmetric offset {offset:#x}; was it freed before?")]
+    #[error("{}there is no allocated array at symmetric offset {offset:#x}; was it freed before?", before(*called))]
     NotAllocated {
         /// Offset in the segment.
         offset: usize,
+        /// Where the program gives it back, or changes its size.
+        called: Called,
     },
     /// A context was asked for, and there are as many as there may be.
     #[error(
@@ -42,20 +56,23 @@ pub enum Error {
         most: usize,
     },
     /// An alignment larger than that of the PEs' heaps.
-    #[error("symmetric memory is aligned to {most} bytes at most, not to {asked}")]
+    #[error("{}symmetric memory is aligned to {most} bytes at most, not to {asked}", before(*called))]
     Alignment {
         /// Bytes asked for.
         asked: usize,
         /// Largest alignment in bytes.
         most: usize,
+        /// Where the program asks for it.
+        called: Called,
     },
     /// An address outside of symmetric memory: why.
     #[error("{0}")]
     NotSymmetric(String),
     /// A split that describes no set of different members.
     #[error(
-        "no team can have {size} members from {start} on, {stride} apart, of a team of {of}: they \
-         must exist, and differ"
+        "{}no team can have {size} members from {start} on, {stride} apart, of a team of {of}: they \
+         must exist, and differ",
+        before(*called)
     )]
     NoSuchTeam {
         /// The first member asked for.
@@ -66,15 +83,20 @@ pub enum Error {
         size: isize,
         /// Number of members of the parent team.
         of: usize,
+        /// Where the program asks for it.
+        called: Called,
     },
     /// A PE can be in no more teams.
     #[error(
-        "a PE can be in {most} teams at a time, and no place is free on all members; destroy teams \
-         that are not used any more"
+        "{}a PE can be in {most} teams at a time, and no place is free on all members; destroy teams \
+         that are not used any more",
+        before(*called)
     )]
     TooManyTeams {
         /// The limit.
         most: usize,
+        /// Where the program asks for one more.
+        called: Called,
     },
     /// A setting cannot be used.
     #[error(transparent)]

@@ -23,6 +23,7 @@ fn a_heap_that_is_too_small_names_the_variable_on_all_pes() {
     let err = output.stderr;
     assert_eq!(output.status.code(), Some(1), "{err}");
     for part in [
+        "tests/programs/lives.rs:",
         "no room for 24000 bytes",
         "0 of 1024 bytes are in use",
         "largest free range has 1024",

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::symmetric::address::{symmetric, why_not_symmetric};
+use crate::team::Team;
 
 /// What a block will be used for: a set. The library may take it into account; the memory does for
 /// everything in any case.
@@ -72,7 +73,12 @@ impl Collective {
     fn take(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
         let most = self.node.segment_align();
         if align > most {
-            return Err(Error::Alignment { asked: align, most });
+            let called = Team::world().called();
+            return Err(Error::Alignment {
+                asked: align,
+                most,
+                called,
+            });
         }
         let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
         let Some(block) = heap.allocate(bytes, align) else {
@@ -82,6 +88,7 @@ impl Collective {
                 size,
                 used,
                 largest_free,
+                called: Team::world().called(),
             });
         };
         drop(heap);
@@ -104,6 +111,7 @@ impl Collective {
     pub(crate) fn reallocate(&self, at: Sym, bytes: usize) -> Result<Sym, Error> {
         let unknown = Error::NotAllocated {
             offset: at.offset(),
+            called: Team::world().called(),
         };
         let Some(inside) = self.in_heap(at) else {
             return Err(unknown);
@@ -139,6 +147,7 @@ impl Collective {
         } else {
             Err(Error::NotAllocated {
                 offset: at.offset(),
+                called: Team::world().called(),
             })
         }
     }

@@ -47,6 +47,7 @@ impl Team {
                 stride,
                 size,
                 of: self.n_pes(),
+                called: self.called(),
             });
         };
         let [team] = self.make(rt, [(members, config.unwrap_or_default())])?;
@@ -82,6 +83,7 @@ impl Team {
                 stride: 1,
                 size: 0,
                 of: n,
+                called: self.called(),
             });
         }
         let (x, y) = (self.my_pe() % width, self.my_pe() / width);
@@ -146,6 +148,7 @@ impl Team {
                 if agreed & SETTLED != 0 || looks == LOOKS {
                     return Err(Error::TooManyTeams {
                         most: slots::MAX_TEAMS,
+                        called: self.called(),
                     });
                 }
                 std::thread::yield_now();

@@ -24,6 +24,7 @@ pub(crate) use self::mapping::Mapping;
 pub use self::members::Members;
 pub use self::slots::MAX_TEAMS;
 use crate::datum::Datum;
+use crate::error::Called;
 use crate::fault;
 use crate::heap::address::Sym;
 use crate::runtime::{Runtime, rt};
@@ -333,11 +334,16 @@ impl Team {
         recording::collective_number(self.slot as u8, first as u32, number) as usize
     }
 
-    /// Which collective this PE is in, or was in last, how many it has begun, and where the program called it.
-    pub(crate) fn begun(&self) -> (Call, u32, Place) {
+    /// Where the program called the collective that this PE is in, or was in last.
+    pub(crate) fn called(&self) -> Called {
         let at = self.called_at.load(Ordering::Relaxed);
         // SAFETY: null, or of a reference that lives for ever, which nobody writes through.
-        let at = unsafe { at.as_ref() }.filter(|_| fault::places_are_the_programs());
+        unsafe { at.as_ref() }.filter(|_| fault::places_are_the_programs())
+    }
+
+    /// Which collective that is, how many this PE has begun, and where the program called it.
+    pub(crate) fn begun(&self) -> (Call, u32, Place) {
+        let at = self.called();
         let now = self.now.load(Ordering::Relaxed);
         let call = Call::from_number(now as u8).unwrap_or(Call::Sync);
         let place = at.map_or(Place::NOWHERE, |at| Place::of(at));
