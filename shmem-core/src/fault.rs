@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use shmem_node::contract;
 use shmem_node::segment::NodeView;
 use shmem_node::sys;
+use shmem_node::waiting::Place;
 
 use crate::attach::{Attached, attached, process_exits};
 use crate::stderr;
@@ -68,6 +69,14 @@ pub fn end_at_panic() {
 /// Whether a caller's place in Rust source is one in the program: so it is unless that is in another language.
 pub(crate) fn places_are_the_programs() -> bool {
     !ENDS.load(Ordering::Relaxed)
+}
+
+/// A caller's place, as others are told of it.
+pub(crate) fn place_in_program(at: &Location<'_>) -> Place {
+    match places_are_the_programs() {
+        true => Place::of(at),
+        false => Place::NOWHERE,
+    }
 }
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;

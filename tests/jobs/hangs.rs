@@ -101,7 +101,7 @@ fn a_flag_that_nobody_sets_is_named_with_its_value() {
         "PEs 0-19,21-63 (63) wait in barrier_all of the world team",
         "PE 20 (node 2, pid ",
         ") waits in wait_until for the word at heap + 0x",
-        " to be >= 7; it is 0, for ",
+        " to be >= 7; it is 0, called at tests/programs/hangs.rs:",
         "It comes down to PE 20, which waits in wait_until",
     ]);
     hang.end();
@@ -112,6 +112,7 @@ fn the_holder_of_a_lock_is_named() {
     let hang = Hang::start(NODES, &[HANGS, "lock", "5"], &[]);
     hang.tells(&[
         "PEs 0-4,6-63 (63) wait for the lock at heap + 0x",
+        ", called at tests/programs/hangs.rs:",
         "; held by PE 5\n",
         "PE 5 (node 0, pid ",
         ") waits in barrier_all of the world team",

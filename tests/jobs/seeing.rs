@@ -145,6 +145,23 @@ fn the_one_that_is_waited_for_is_named() {
     }
 }
 
+/// Whichever of several words was written.
+#[test]
+fn who_ends_a_wait_for_any_word_is_named() {
+    let dir = Dir::new("any");
+    let file = dir.file("job.html");
+    for layout in ["-n 2", "-n 2 --nodes 2"] {
+        shmrun(&format!("{layout} --report {file}"), &[SEEN, "any"]).succeed();
+        let page = Page::read(&file);
+        let ended = page.list("waits").iter().any(|wait| {
+            let number = |of: &str| wait[of].get::<f64>().copied();
+            let is_any = format!("{wait:?}").contains("wait_until_any");
+            is_any && number("pe") == Some(1.0) && number("by") == Some(0.0)
+        });
+        assert!(ended, "{layout}: {:?}", page.at("waits"));
+    }
+}
+
 #[test]
 fn active_sets_have_collectives_too() {
     let dir = Dir::new("set");

@@ -1,9 +1,9 @@
 //! A job whose calls are known exactly, for tests that look at what was recorded of it.
 //!
-//! `seen [slow|killed|set]`: each PE sends 64 bytes and a signal to the next one and waits for those from the one before,
+//! `seen [slow|killed|set|any]`: each PE sends 64 bytes and a signal to the next one and waits for those from the one before,
 //! reads 16 bytes of the next, adds to a word of PE 0, and meets the others ten times. With `slow` the
 //! last PE comes late to each of these meetings; with `killed` it is killed in front of them. With `set` all but PE 0 have five broadcasts of their own as an active set, to which the last one
-//! comes late, too. A put to a PE that does
+//! comes late, too. With `any` PE 1 waits for one of eight words, of which PE 0 writes the sixth after a while. A put to a PE that does
 //! not exist fails, and between two calls of `pcontrol` there are calls that nobody is to see.
 
 use std::time::Duration;
@@ -73,6 +73,18 @@ fn main() -> Result<(), shmem::Error> {
                     raw::barrier(group);
                 }
             }
+        }
+    }
+    if how == "any" {
+        let flags = shmem::alloc::<u64>(8)?;
+        match me {
+            0 => {
+                std::thread::sleep(LATE);
+                shmem::p(flags.elem(5), 1, 1);
+                shmem::quiet();
+            }
+            1 => drop(shmem::wait_until_any(flags, None, Cmp::Eq, 1)),
+            _ => {}
         }
     }
     for _ in 0..MEETINGS {

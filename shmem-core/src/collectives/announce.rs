@@ -122,8 +122,8 @@ impl Announcement {
             element: Name::default(),
             op: Name::default(),
             routine,
-            place: match routine.is_empty() && fault::places_are_the_programs() {
-                true => Place::of(at),
+            place: match routine.is_empty() {
+                true => fault::place_in_program(at),
                 false => Place::NOWHERE,
             },
         }

@@ -24,11 +24,15 @@
 //! `queued` is also what keeps the threads of a PE apart: who finds it set waits for the PE's own
 //! word until the thread before is through.
 
+use std::panic::Location;
+
 use shmem_ib::atomic::{AtomicOp, Width};
 use shmem_node::recording::Routine;
-use shmem_node::waiting::{LockWait, Wait};
+use shmem_node::waiting::{LockWait, Place, Wait};
 
 use crate::context::Ctx;
+use crate::error::Called;
+use crate::fault;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::recording::Call;
@@ -59,11 +63,12 @@ const fn home(offset: usize, n_pes: usize) -> usize {
 }
 
 /// A wait at the lock at `at`, as others are told of it.
-fn told(why: LockWait, at: usize, behind: u32) -> impl Fn() -> Wait {
+fn told(why: LockWait, at: usize, behind: u32, called: Called) -> impl Fn() -> Wait {
     move || Wait::Lock {
         why,
         at: at as u64,
         behind,
+        called: called.map_or(Place::NOWHERE, |at| fault::place_in_program(at)),
     }
 }
 
@@ -141,11 +146,12 @@ impl Runtime {
             at,
             ..Call::of(Routine::SetLock)
         });
+        let called = Some(Location::caller());
         while !self.enter(at) {
             if self.threads.level() < ThreadLevel::Multiple {
                 self.waits_for_itself(at);
             }
-            self.wait_for(told(LockWait::Thread, at, Wait::NOBODY), || {
+            self.wait_for(told(LockWait::Thread, at, Wait::NOBODY, called), || {
                 self.own_lock_word(at) & QUEUED == 0
             });
         }
@@ -157,7 +163,7 @@ impl Runtime {
         }
         let before = before as usize - 1;
         self.tell_node(before, at, name(self.me) << NEXT_SHIFT);
-        self.wait_for(told(LockWait::Turn, at, before as u32), || {
+        self.wait_for(told(LockWait::Turn, at, before as u32, called), || {
             self.own_lock_word(at) & GRANTED != 0
         });
     }
@@ -192,7 +198,7 @@ impl Runtime {
                 self.leave(at);
                 return true;
             }
-            self.wait_for(told(LockWait::Next, at, Wait::NOBODY), || {
+            self.wait_for(told(LockWait::Next, at, Wait::NOBODY, None), || {
                 next = next_of(self.own_lock_word(at));
                 next.is_some()
             });

@@ -60,7 +60,7 @@ impl Runtime {
         let begun = self.call_begins();
         self.wait_at(FOR_SILENT_STORES, &what, ready);
         self.call_ends(begun, || match what() {
-            Wait::Memory(word) => Call {
+            Wait::Memory { word, .. } => Call {
                 at: word.at as usize,
                 ..Call::of(word.form.into())
             },

@@ -3,11 +3,14 @@
 //! One engine for all forms of waiting and testing. A form differs in what it makes of the words
 //! that compare as asked; whether it waits is one more difference.
 
+use std::cell::Cell;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use shmem_node::waiting::{Comparison, Form, Number, Wait, Word};
 
 use crate::datum::Datum;
+use crate::fault;
 use crate::heap::access;
 use crate::runtime::{Runtime, rt};
 
@@ -207,11 +210,11 @@ impl<T: Waitable> Words<T> {
         }
     }
 
-    /// A wait for words from the `i`th on, as others are told of it.
+    /// A wait for words from the `i`th on, which the program called at `called`, as others are told of it.
     ///
     /// # Safety
     /// As for the functions of this module.
-    unsafe fn told(&self, rt: &Runtime, form: Form, i: usize) -> Wait {
+    unsafe fn told(&self, rt: &Runtime, form: Form, i: usize, called: Caller) -> Wait {
         // SAFETY: by the caller; a word that takes part is less than `n`.
         let i = (i..self.n)
             .find(|&i| unsafe { self.counts(i) })
@@ -222,7 +225,7 @@ impl<T: Waitable> Words<T> {
             Values::Each(values) => unsafe { values.add(i).read() },
         };
         let at = self.at.wrapping_add(i);
-        waits_for(rt, form, at, self.cmp, value, self.n - i)
+        waits_for(rt, (form, called), at, self.cmp, value, self.n - i)
     }
 
     /// Whether no word takes part.
@@ -286,24 +289,30 @@ fn somewhere(n: usize) -> usize {
     ((u128::from(state) * n as u128) >> 64) as usize
 }
 
-/// A wait for `n` words from `at` on.
+/// A caller's place.
+type Caller = &'static Location<'static>;
+
+/// A wait of a form and a caller for `n` words from `at` on.
 fn waits_for<T: Waitable>(
     rt: &Runtime,
-    form: Form,
+    (form, called): (Form, Caller),
     at: *const T,
     cmp: Cmp,
     value: T,
     n: usize,
 ) -> Wait {
     let sym = rt.ranges.find(at as usize, size_of::<T>());
-    Wait::Memory(Word {
-        form,
-        cmp: cmp.comparison(),
-        number: T::NUMBER,
-        at: sym.map_or(Word::ELSEWHERE, |sym| sym.offset() as u64),
-        value: value.bits(),
-        count: n as u64,
-    })
+    Wait::Memory {
+        word: Word {
+            form,
+            cmp: cmp.comparison(),
+            number: T::NUMBER,
+            at: sym.map_or(Word::ELSEWHERE, |sym| sym.offset() as u64),
+            value: value.bits(),
+            count: n as u64,
+        },
+        called: fault::place_in_program(called),
+    }
 }
 
 /// What a test that fails has to do: a program that polls must not starve the network on a core of
@@ -336,7 +345,8 @@ pub unsafe fn wait_until<T: Waitable>(at: *const T, cmp: Cmp, value: T) -> T {
     // SAFETY: by the caller.
     let mut seen = unsafe { T::load(at) };
     if !cmp.holds(&seen, &value) {
-        let what = || waits_for(rt, Form::Until, at, cmp, value, 1);
+        let by = (Form::Until, Location::caller());
+        let what = || waits_for(rt, by, at, cmp, value, 1);
         rt.wait_for_memory(what, || {
             // SAFETY: by the caller.
             seen = unsafe { T::load(at) };
@@ -370,12 +380,12 @@ pub unsafe fn test<T: Waitable>(at: *const T, cmp: Cmp, value: T) -> bool {
 /// OpenSHMEM 1.6, `shmem_wait_until_all`, `shmem_wait_until_all_vector`.
 #[track_caller]
 pub unsafe fn wait_until_all<T: Waitable>(words: Words<T>) {
-    let rt = rt();
+    let (rt, called) = (rt(), Location::caller());
     let mut next = 0;
     // SAFETY: by the caller; `i` is less than `n`.
     while let Some(i) = unsafe { words.first_missing(next) } {
         // SAFETY: as above.
-        let what = || unsafe { words.told(rt, Form::All, i) };
+        let what = || unsafe { words.told(rt, Form::All, i, called) };
         // SAFETY: as above.
         rt.wait_for_memory(what, || unsafe { words.holds(i) });
         next = i + 1;
@@ -393,20 +403,21 @@ pub unsafe fn wait_until_all<T: Waitable>(words: Words<T>) {
 /// OpenSHMEM 1.6, `shmem_wait_until_any`, `shmem_wait_until_any_vector`.
 #[track_caller]
 pub unsafe fn wait_until_any<T: Waitable>(words: Words<T>) -> Option<usize> {
-    let rt = rt();
+    let (rt, called) = (rt(), Location::caller());
     // SAFETY: by the caller.
     if unsafe { words.is_empty() } {
         return None;
     }
-    let mut found = None;
+    let found = Cell::new(None);
+    // The first word while there is none that compares as asked, and then this one: who wrote it has ended the wait.
     // SAFETY: by the caller; there is a word that takes part.
-    let what = || unsafe { words.told(rt, Form::Any, 0) };
+    let what = || unsafe { words.told(rt, Form::Any, found.get().unwrap_or(0), called) };
     rt.wait_for_memory(what, || {
         // SAFETY: by the caller.
-        found = unsafe { words.any() };
-        found.is_some()
+        found.set(unsafe { words.any() });
+        found.get().is_some()
     });
-    found
+    found.get()
 }
 
 /// Waits until at least one word compares as asked; tells `found` the positions of all that do, in
@@ -419,16 +430,21 @@ pub unsafe fn wait_until_any<T: Waitable>(words: Words<T>) -> Option<usize> {
 /// OpenSHMEM 1.6, `shmem_wait_until_some`, `shmem_wait_until_some_vector`.
 #[track_caller]
 pub unsafe fn wait_until_some<T: Waitable>(words: Words<T>, mut found: impl FnMut(usize)) -> usize {
-    let rt = rt();
+    let (rt, called) = (rt(), Location::caller());
     // SAFETY: by the caller.
     if unsafe { words.is_empty() } {
         return 0;
     }
+    let first = Cell::new(None);
+    // As in `wait_until_any`.
     // SAFETY: by the caller; there is a word that takes part.
-    let what = || unsafe { words.told(rt, Form::Some, 0) };
+    let what = || unsafe { words.told(rt, Form::Some, first.get().unwrap_or(0), called) };
     loop {
-        // SAFETY: by the caller.
-        rt.wait_for_memory(what, || unsafe { words.any() }.is_some());
+        rt.wait_for_memory(what, || {
+            // SAFETY: by the caller.
+            first.set(unsafe { words.any() });
+            first.get().is_some()
+        });
         // SAFETY: as above.
         let count = unsafe { words.some(&mut found) };
         // Words may have changed once more.

@@ -57,15 +57,14 @@ impl Node<'_> {
         let rank = self.ranks.get(found.local).copied().unwrap_or(u32::MAX);
         let mut for_whom = RankSet::default();
         let mut operations = 0;
-        let mut places = Places::default();
+        let mut places = None;
         let mut whats = found.waits.iter().filter_map(|seen| {
             let wait = Wait::decode(&seen.words)?;
             if let Wait::Remote { operations: n, .. } = wait {
                 operations = n;
             }
-            if let Wait::Collective { at, .. } = wait {
-                places = Places::of(at.to_string());
-            }
+            // Of waits inside each other the program called the outer one.
+            places.get_or_insert_with(|| Places::of(wait.called().to_string()));
             let (what, whom) = self.what(wait, found.local, &read);
             for_whom.add(&whom);
             Some((seen.since, what))
@@ -102,7 +101,7 @@ impl Node<'_> {
             begun: Span::of(found.begun.into()),
             for_whom,
             operations,
-            places,
+            places: places.unwrap_or_default(),
         }
     }
 
@@ -131,8 +130,10 @@ impl Node<'_> {
                 };
                 (what, nobody)
             }
-            Wait::Memory(word) => (self.memory(word, read), nobody),
-            Wait::Lock { why, at, behind } => {
+            Wait::Memory { word, .. } => (self.memory(word, read), nobody),
+            Wait::Lock {
+                why, at, behind, ..
+            } => {
                 let place = self.place(at);
                 let whom = match why {
                     LockWait::Thread => {

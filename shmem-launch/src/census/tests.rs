@@ -51,6 +51,11 @@ fn world(n: u32, call: Collective, number: u32) -> Wait {
     }
 }
 
+fn memory(word: Word) -> Wait {
+    let called = Source::NOWHERE;
+    Wait::Memory { word, called }
+}
+
 /// For tests of messages.
 pub(crate) fn sample() -> Census {
     let mut all = Census::default();
@@ -180,6 +185,39 @@ fn further() -> Source {
     Source::of(Location::caller())
 }
 
+#[test]
+fn the_call_of_a_wait_is_told_and_not_that_of_one_inside() {
+    let called = Source::of(Location::caller());
+    let memory = Wait::Memory {
+        word: Word {
+            form: Form::Until,
+            cmp: Comparison::Ge,
+            number: Number::U64,
+            at: HEAP + 8,
+            value: 7,
+            count: 1,
+        },
+        called,
+    };
+    let lock = Wait::Lock {
+        why: LockWait::Turn,
+        at: HEAP,
+        behind: 0,
+        called,
+    };
+    let text = told(1, 3, |rank, pe| match rank {
+        0 => *pe = found(pe.local, &[memory, world(3, Collective::Barrier, 2)]),
+        1 => *pe = found(pe.local, &[lock]),
+        _ => {}
+    });
+    for part in [
+        format!("to be >= 7; it is 0, called at {called}, and in there in barrier_all"),
+        format!("waits for the lock at heap + 0x0, called at {called}, for 12.0 s"),
+    ] {
+        assert!(text.contains(&part), "no {part:?} in: {text}");
+    }
+}
+
 /// Few of many places are told, the same in whichever order they come.
 #[test]
 fn some_of_many_places_are_told() {
@@ -216,6 +254,7 @@ fn the_holder_of_a_lock_is_found() {
         why: LockWait::Turn,
         at: HEAP + 64,
         behind,
+        called: Source::NOWHERE,
     };
     // PE 5 holds it, 1 came next, then 2, and so on.
     let text = told(2, 4, |rank, pe| match rank {
@@ -271,7 +310,7 @@ fn a_word_is_told_with_what_it_is_and_is_to_be() {
             value: 7,
             count: 1,
         };
-        *pe = found(pe.local, &[Wait::Memory(word)]);
+        *pe = found(pe.local, &[memory(word)]);
     });
     has(
         &text,
@@ -403,7 +442,7 @@ fn however_much_pes_differ_a_message_is_bounded() {
             count: rank.into(),
         };
         let waits = [
-            Wait::Memory(word),
+            memory(word),
             Wait::Remote {
                 what: Remote::ALL[rank as usize % 6],
                 pe: rank ^ 1,

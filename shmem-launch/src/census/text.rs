@@ -176,7 +176,11 @@ impl Line<'_> {
                 process,
             } => {
                 text += &self.waits(what, one);
-                text += &places(&group.places);
+                let called = match what {
+                    What::Collective { .. } => " at ",
+                    _ => ", called at ",
+                };
+                text += &places(&group.places, called);
                 if let Some(within) = within {
                     let _ = write!(text, ", and in there {}", self.for_what(within));
                 }
@@ -363,10 +367,10 @@ fn shown(place: Place) -> String {
 }
 
 /// Where the program called what its PEs wait in.
-fn places(places: &Places) -> String {
+fn places(places: &Places, called: &str) -> String {
     let mut text = places.some.join(", ");
     if !text.is_empty() {
-        text.insert_str(0, " at ");
+        text.insert_str(0, called);
         if places.more {
             text += " and elsewhere";
         }

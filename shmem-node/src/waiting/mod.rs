@@ -211,7 +211,12 @@ pub enum Wait {
         at: Place,
     },
     /// For its own memory.
-    Memory(Word),
+    Memory {
+        /// For which word of it.
+        word: Word,
+        /// Where the program called it.
+        called: Place,
+    },
     /// At a lock.
     Lock {
         /// Why.
@@ -220,6 +225,8 @@ pub enum Wait {
         at: u64,
         /// The PE before this one in the queue, if it waits for its turn.
         behind: u32,
+        /// Where the program called it.
+        called: Place,
     },
     /// For a PE on another node.
     Remote {
@@ -237,6 +244,17 @@ pub enum Wait {
 impl Wait {
     /// A number that no PE has.
     pub const NOBODY: u32 = u32::MAX;
+
+    /// Where the program called what waits; nowhere for waits that are part of several calls.
+    #[must_use]
+    pub fn called(&self) -> Place {
+        match *self {
+            Self::Collective { at: called, .. }
+            | Self::Memory { called, .. }
+            | Self::Lock { called, .. } => called,
+            Self::Init | Self::InitAgain { .. } | Self::Remote { .. } => Place::NOWHERE,
+        }
+    }
 
     /// The words that stand for it.
     #[must_use]
@@ -256,11 +274,13 @@ impl Wait {
                 let first = head(3, call as u8, kind, team.slot, number);
                 [first, extent, stride, 0, 0]
             }
-            Self::Memory(word) => {
+            Self::Memory { word, .. } => {
                 let first = head(4, word.form as u8, word.cmp as u8, word.number as u8, 0);
                 [first, word.at, word.value, word.count, 0]
             }
-            Self::Lock { why, at, behind } => [head(5, why as u8, 0, 0, behind), at, 0, 0, 0],
+            Self::Lock {
+                why, at, behind, ..
+            } => [head(5, why as u8, 0, 0, behind), at, 0, 0, 0],
             Self::Remote {
                 what,
                 pe,
@@ -276,9 +296,7 @@ impl Wait {
         };
         let mut words = [0; WORDS];
         words[..FACTS].copy_from_slice(&facts);
-        if let Self::Collective { at, .. } = self {
-            words[FACTS..].copy_from_slice(&at.words());
-        }
+        words[FACTS..].copy_from_slice(&self.called().words());
         words
     }
 
@@ -287,6 +305,7 @@ impl Wait {
     pub fn decode(words: &[u64; WORDS]) -> Option<Self> {
         let [kind, a, b, c, ..] = words[0].to_le_bytes();
         let high = (words[0] >> 32) as u32;
+        let called = Place::of_words(std::array::from_fn(|i| words[FACTS + i]));
         Some(match kind {
             1 => Self::Init,
             2 => Self::InitAgain { pe: high },
@@ -301,20 +320,24 @@ impl Wait {
                     size: (words[1] >> 32) as u32,
                 },
                 number: high,
-                at: Place::of_words(std::array::from_fn(|i| words[FACTS + i])),
+                at: called,
             },
-            4 => Self::Memory(Word {
-                form: Form::from_number(a)?,
-                cmp: Comparison::from_number(b)?,
-                number: Number::from_number(c)?,
-                at: words[1],
-                value: words[2],
-                count: words[3],
-            }),
+            4 => Self::Memory {
+                called,
+                word: Word {
+                    form: Form::from_number(a)?,
+                    cmp: Comparison::from_number(b)?,
+                    number: Number::from_number(c)?,
+                    at: words[1],
+                    value: words[2],
+                    count: words[3],
+                },
+            },
             5 => Self::Lock {
                 why: LockWait::from_number(a)?,
                 at: words[1],
                 behind: high,
+                called,
             },
             6 => Self::Remote {
                 what: Remote::from_number(a)?,
@@ -359,17 +382,23 @@ mod tests {
             operations: 1 << 50,
             more: 6,
         };
-        let all = [Wait::Init, Wait::InitAgain { pe: 3 }, Wait::Memory(word())];
+        let called = Place::of(std::panic::Location::caller());
+        let memory = Wait::Memory {
+            word: word(),
+            called,
+        };
+        let all = [Wait::Init, Wait::InitAgain { pe: 3 }, memory];
         let collectives = Collective::ALL.iter().map(|&call| Wait::Collective {
             call,
             team,
             number: u32::MAX,
-            at: Place::of(std::panic::Location::caller()),
+            at: called,
         });
         let locks = LockWait::ALL.iter().map(|&why| Wait::Lock {
             why,
             at: 77,
             behind: 9,
+            called,
         });
         let remotes = Remote::ALL.iter().map(|&what| remote(what));
         for wait in all
