@@ -104,7 +104,7 @@ fn launch() -> Launch {
             report: true,
             ..JobOptions::default()
         },
-        spawn: SpawnMode::Template,
+        spawn: SpawnMode::Template { may_execute: true },
         commands: vec![Command {
             procs: 3,
             program: b"./ring".to_vec(),

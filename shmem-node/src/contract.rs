@@ -111,10 +111,11 @@ pub const ENV_PMI_SPAWNED: &str = "PMI_SPAWNED";
 /// Present in a process that takes the place of one that has died: how often this rank has been started
 /// again, from 1.
 pub const ENV_PMI_RESPAWNED: &str = "PMI_RESPAWNED";
-/// Descriptor over which a program that is exec'ed as a template receives spawn requests.
-pub const ENV_TEMPLATE_FD: &str = "SHMEM_TEMPLATE_FD";
+/// Present in a program that is executed as a template, and what it has to know:
+/// [`TemplateStart`](crate::template::TemplateStart).
+pub const ENV_TEMPLATE: &str = "SHMEM_TEMPLATE";
 
-/// Processors to which a template binds the PEs that it forks: [`Bindings`](crate::cpus::Bindings).
+/// Processors to which a template binds the PEs that it starts: [`Bindings`](crate::cpus::Bindings).
 pub const ENV_BINDINGS: &str = "SHMEM_BINDINGS";
 
 /// The first part of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
@@ -132,7 +133,7 @@ const PLACE_ENV: [&str; 27] = [
     ENV_LOCAL_RANK,
     ENV_LOCAL_SIZE,
     ENV_LOCAL_ID,
-    ENV_TEMPLATE_FD,
+    ENV_TEMPLATE,
     ENV_BINDINGS,
     // As Hydra has it.
     "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",

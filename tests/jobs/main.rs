@@ -13,6 +13,7 @@ mod costs;
 mod deaths;
 mod devices;
 mod differ;
+mod early;
 mod environment;
 mod examples;
 mod hangs;

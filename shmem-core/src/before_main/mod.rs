@@ -13,8 +13,13 @@ use crate::{attach, network};
 static NOTE: Note = Note::CURRENT;
 
 /// Runs before `main`. Free in a program that is not started as a template.
+///
+/// The number has linkers sort it before all constructors of the program, or of the shared library, that it is linked
+/// into: in a template those run in each PE, after the fork. Constructors of other shared libraries may run before
+/// it, and the template sees what they have done. `.preinit_array`, which comes before those, too, is only allowed in
+/// programs, and nobody knows here whether this becomes a part of one or of a shared library.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[unsafe(link_section = ".init_array.00001")]
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn run() {
         shmem_node::template::constructor(warm_up);

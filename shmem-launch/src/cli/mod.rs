@@ -21,8 +21,12 @@ use crate::binding::{BindTo, Level};
 /// `--spawn`: the values of the setting.
 fn spawn() -> impl TypedValueParser<Value = Spawn> {
     let help = |how| match how {
-        Spawn::Auto => "From a template where the program can be one, else by exec",
-        Spawn::Template => "From a template; refused for programs that cannot be one",
+        Spawn::Auto => {
+            "From a template where the program can be one and loses nothing by it, else by exec"
+        }
+        Spawn::Template => {
+            "From a template; refused where that cannot be, or a fork would lose threads or timers"
+        }
         Spawn::Exec => "One exec per PE",
     };
     let words = Spawn::WORDS.map(|(word, how)| PossibleValue::new(word).help(help(how)));

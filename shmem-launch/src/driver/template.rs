@@ -13,6 +13,7 @@ use shmem_node::contract::{self, Descriptors};
 use shmem_node::cpus::Bindings;
 use shmem_node::segment::NodeSegment;
 use shmem_node::settings::Settings;
+use shmem_node::template::TemplateStart;
 use shmem_node::template::exec::{self, Program, Recipe};
 
 use super::NULL_FD;
@@ -166,9 +167,14 @@ impl Start {
             bindings: Bindings::default(),
         };
         Ok(match launch.spawn {
-            SpawnMode::Template => {
-                let socket = format!("{}={}", contract::ENV_TEMPLATE_FD, fds.template());
-                recipe.env.push(text(socket.as_bytes())?);
+            SpawnMode::Template { may_execute } => {
+                let start = TemplateStart {
+                    socket: fds.template(),
+                    n_local: recipe.n_local,
+                    may_execute,
+                };
+                let start = format!("{}={start}", contract::ENV_TEMPLATE);
+                recipe.env.push(text(start.as_bytes())?);
                 let bindings = format!("{}={bindings}", contract::ENV_BINDINGS);
                 recipe.env.push(text(bindings.as_bytes())?);
                 Self::Template(recipe)

@@ -17,13 +17,16 @@ use crate::remote::RemoteShell;
 
 /// Version of the link protocol; the first field of the first frame, and in the greeting of an
 /// agent on another host.
-pub const LAUNCH_VERSION: u32 = 17;
+pub const LAUNCH_VERSION: u32 = 18;
 
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpawnMode {
     /// The program is exec'ed once and forks the node's PEs.
-    Template,
+    Template {
+        /// Whether the template may execute them if forks would lose something.
+        may_execute: bool,
+    },
     /// The program is exec'ed for each PE.
     Exec,
 }
@@ -438,7 +441,7 @@ pub(crate) mod tests {
                 ignored: bytes,
                 spawner: flip.then(|| Spawner { job_id: "1.2".into(), preputs }),
                 pmix: flip.then(|| PmixPlan { why: "so".into(), library: None}),
-                spawn: if flip { SpawnMode::Template } else { SpawnMode::Exec },
+                spawn: if flip { SpawnMode::Template { may_execute: flip } } else { SpawnMode::Exec },
                 ..launch(n_nodes + more, n_nodes, n_nodes - 1)
             };
             let bytes = l.encode();

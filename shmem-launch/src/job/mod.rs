@@ -342,7 +342,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         degree,
         depth: Tree::new(layout.n_nodes(), degree).depth(),
         spawn: match spawn {
-            SpawnMode::Template => "template",
+            SpawnMode::Template { .. } => "template",
             SpawnMode::Exec => "exec",
         },
         start,
@@ -473,7 +473,9 @@ fn spawn_mode(
         })
     };
     match (file.as_ref().map(|f| &f.marker), choice) {
-        (Ok(Marker::Current), _) => Ok(SpawnMode::Template),
+        (Ok(Marker::Current), _) => Ok(SpawnMode::Template {
+            may_execute: choice == Spawn::Auto,
+        }),
         (Ok(Marker::Other(version)), _) => refuse(format!(
             "was built with a version of shmem that shares memory in another way ({version}, this \
              shmrun has {}); use the shmrun that belongs to it",

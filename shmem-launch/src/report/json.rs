@@ -5,7 +5,7 @@ use std::fmt::Write;
 use shmem_node::json::string;
 use shmem_node::stats::{STATS, Unit};
 
-use super::{Aggregate, Ended, Launcher, Reduced, phases};
+use super::{Aggregate, Ended, Launcher, Reduced, phases, spawned};
 use crate::exit::End;
 
 fn aggregate(out: &mut String, a: &Aggregate, n: u64) {
@@ -25,7 +25,12 @@ pub fn to_json(l: &Launcher, r: &Reduced) -> String {
     let _ = write!(
         out,
         ",\n  \"pes\": {}, \"nodes\": {}, \"degree\": {}, \"depth\": {}, \"spawn\": \"{}\", \"status\": {},\n  \"phases\": [",
-        l.n_pes, l.n_nodes, l.degree, l.depth, l.spawn, l.status
+        l.n_pes,
+        l.n_nodes,
+        l.degree,
+        l.depth,
+        spawned(l, r),
+        l.status
     );
     for (at, (name, from, to)) in phases(l, r).into_iter().enumerate() {
         out.push_str(if at == 0 {

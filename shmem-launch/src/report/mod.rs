@@ -18,6 +18,7 @@ pub(crate) use text::value;
 
 use serde::{Deserialize, Serialize};
 use shmem_node::stats::{MOMENTS as MOMENTS_OF_PES, PeStats, STAT_COUNT, Stat};
+use shmem_node::template::Lost;
 
 /// Minimum, maximum and sum of one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +98,8 @@ pub struct Reduced {
     pub sent: u64,
     /// Each agent's moments in nanoseconds of the monotonic clock.
     pub moments: [Aggregate; MOMENTS],
+    /// Why templates executed PEs instead of forking them, if any did.
+    pub lost: Lost,
     /// CPU time of each agent in nanoseconds.
     pub agent_cpu: Aggregate,
     /// The PEs' processes.
@@ -125,6 +128,7 @@ impl Reduced {
         for (a, b) in self.moments.iter_mut().zip(&other.moments) {
             a.merge(b);
         }
+        self.lost = self.lost.and(other.lost);
         self.agent_cpu.merge(&other.agent_cpu);
         self.processes.merge(&other.processes);
         if self.stats.len() < other.stats.len() {
@@ -186,6 +190,17 @@ pub struct Launcher {
     pub done: u64,
     /// Exit status of the job.
     pub status: u8,
+}
+
+/// How PEs were started, and why not from a template where one was there.
+pub(crate) fn spawned(l: &Launcher, r: &Reduced) -> String {
+    match r.lost.is_nothing() {
+        true => l.spawn.to_owned(),
+        false => format!(
+            "exec (libraries of the program {} before main, which a fork loses)",
+            r.lost
+        ),
+    }
 }
 
 /// The phases of a job, each with its beginning and end in nanoseconds since `shmrun` began. They

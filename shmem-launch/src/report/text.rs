@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use shmem_node::stats::{STATS, Unit};
 
-use super::{Aggregate, Launcher, Reduced, ends, is_moment, phases};
+use super::{Aggregate, Launcher, Reduced, ends, is_moment, phases, spawned};
 
 /// A value with the unit that suits its size.
 pub(crate) fn value(unit: Unit, v: f64) -> String {
@@ -39,7 +39,13 @@ pub fn to_text(l: &Launcher, r: &Reduced) -> String {
     let _ = writeln!(
         out,
         "{}: {} PEs on {} nodes, started by {}, launch tree of degree {} and depth {}, status {}",
-        l.program, l.n_pes, l.n_nodes, l.spawn, l.degree, l.depth, l.status
+        l.program,
+        l.n_pes,
+        l.n_nodes,
+        spawned(l, r),
+        l.degree,
+        l.depth,
+        l.status
     );
     let _ = writeln!(
         out,

@@ -9,9 +9,11 @@ mod thread;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
+use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::{Errno, FdFlags};
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -105,25 +107,55 @@ pub unsafe fn close_between(first: RawFd, last: RawFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Keeps all descriptors from `first` to `last` from programs that this process executes.
+///
+/// # Errors
+/// If their numbers are not known.
+pub fn close_on_exec_between(first: RawFd, last: RawFd) -> io::Result<()> {
+    for fd in open_descriptors(first, last)? {
+        // SAFETY: the call changes nothing but what an exec does. That a number is not open is no error.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
 /// Numbers from `first` to `last` that may be open descriptors; without /proc all that the limit allows.
 fn open_descriptors(first: RawFd, last: RawFd) -> io::Result<Vec<RawFd>> {
     /// What kernels allow at most by default (`fs.nr_open`). Descriptors beyond stay open where /proc is missing and somebody has
     /// raised that.
     const MOST: u64 = 1 << 20;
-    let wanted = first..=last;
-    let Ok(listed) = std::fs::read_dir("/proc/self/fd") else {
+    listed_descriptors(first, last).or_else(|_| {
         // The hard limit, because the other may have been lowered since the descriptors were opened.
         let limit = getrlimit(Resource::Nofile)
             .maximum
             .unwrap_or(MOST)
             .min(MOST);
-        return Ok((first..=last.min(limit as RawFd - 1)).collect());
-    };
+        Ok((first..=last.min(limit as RawFd - 1)).collect())
+    })
+}
+
+/// Numbers from `first` to `last` that are open descriptors.
+///
+/// # Errors
+/// Without /proc.
+pub fn listed_descriptors(first: RawFd, last: RawFd) -> io::Result<Vec<RawFd>> {
+    let folder = rustix::fs::open(
+        "/proc/self/fd",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let (own, wanted) = (folder.as_raw_fd(), first..=last);
     let mut open = Vec::new();
-    for entry in listed {
-        let name = entry?.file_name();
-        let fd = name.to_str().and_then(|name| name.parse().ok());
-        open.extend(fd.filter(|fd| wanted.contains(fd)));
+    let mut room = [MaybeUninit::uninit(); 2048];
+    let mut entries = RawDir::new(&folder, &mut room);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let fd = entry
+            .file_name()
+            .to_str()
+            .ok()
+            .and_then(|name| name.parse().ok());
+        open.extend(fd.filter(|fd| wanted.contains(fd) && *fd != own));
     }
     Ok(open)
 }

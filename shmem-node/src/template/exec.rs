@@ -1,12 +1,14 @@
 //! The spawner: starts programs that cannot be templates, by one exec per PE.
 //!
-//! It is a process of its own so that starting a PE never copies the launch agent's descriptors.
+//! It is a process of its own so that starting a PE never copies the launch agent's descriptors. A template in which
+//! forks would lose something does the same with its own program.
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
+use super::lost::Lost;
 use super::message::PeSpec;
 use super::requests::serve_requests;
 use crate::contract::{self, Descriptors};
@@ -69,7 +71,15 @@ impl Recipe {
 /// # Panics
 /// If the recipe has no program.
 pub fn serve(sock: BorrowedFd<'_>, recipe: &Recipe) -> io::Result<()> {
-    serve_requests(sock, recipe.fds, |pe, fds| spawn(recipe, pe, fds).map(Some)).map(drop)
+    serve_instead(sock, recipe, Lost::default())
+}
+
+/// The same in a template whose forks would have `lost` something.
+pub(super) fn serve_instead(sock: BorrowedFd<'_>, recipe: &Recipe, lost: Lost) -> io::Result<()> {
+    serve_requests(sock, recipe.fds, lost, |pe, fds| {
+        spawn(recipe, pe, fds).map(Some)
+    })
+    .map(drop)
 }
 
 /// Executes the program of one PE.

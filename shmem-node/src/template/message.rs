@@ -8,7 +8,12 @@
 //! The NLA ends its direction when there is nothing more to start. Numbers are in the machine's byte
 //! order: both ends are on one machine.
 
+use std::fmt;
+use std::os::fd::RawFd;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::lost::Lost;
 
 /// PEs in one message at most. Bounds the descriptors that a template holds at any moment, all of
 /// which a fork has to copy.
@@ -36,12 +41,49 @@ impl PeSpec {
     }
 }
 
+/// What a template has to know before the first request, as words of one variable of its environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TemplateStart {
+    /// Its socket for requests.
+    pub socket: RawFd,
+    /// PEs of the node.
+    pub n_local: u32,
+    /// Whether it may execute PEs if forks would lose something.
+    pub may_execute: bool,
+}
+
+impl TemplateStart {
+    /// Reads what `Display` writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let start = Self {
+            socket: words.next()?.parse().ok()?,
+            n_local: words.next()?.parse().ok()?,
+            may_execute: match words.next()? {
+                "fork" => false,
+                "any" => true,
+                _ => return None,
+            },
+        };
+        words.next().is_none().then_some(start)
+    }
+}
+
+impl fmt::Display for TemplateStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.may_execute { "any" } else { "fork" };
+        write!(f, "{} {} {how}", self.socket, self.n_local)
+    }
+}
+
 /// The first part of a reply.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Outcome {
     /// Why the PE after the last pid could not be started, or 0.
     errno: i32,
+    /// Why PEs are not forked, or 0.
+    lost: u32,
 }
 
 /// What the template answers.
@@ -49,6 +91,8 @@ struct Outcome {
 pub struct Started {
     /// Why the PE after the last pid could not be started, or 0.
     pub errno: i32,
+    /// What forks would have lost: PEs were executed, or none was started if that was not wanted.
+    pub lost: Lost,
     /// Process ids in the order of the request.
     pub pids: Vec<i32>,
 }
@@ -82,7 +126,10 @@ pub fn request(bytes: &[u8]) -> Result<Vec<PeSpec>, Malformed> {
 impl Started {
     /// The message's bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let outcome = Outcome { errno: self.errno };
+        let outcome = Outcome {
+            errno: self.errno,
+            lost: self.lost.bits(),
+        };
         [outcome.as_bytes(), self.pids.as_bytes()].concat()
     }
 
@@ -91,10 +138,11 @@ impl Started {
     /// # Errors
     /// If the bytes are no reply.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (Outcome { errno }, pids) =
+        let (Outcome { errno, lost }, pids) =
             Outcome::read_from_prefix(bytes).map_err(|_| Malformed(bytes.len()))?;
         Ok(Self {
             errno,
+            lost: Lost::from_bits(lost),
             pids: items(pids)?,
         })
     }
@@ -116,8 +164,8 @@ mod tests {
         }
 
         #[test]
-        fn replies_round_trip(errno in 0..200, pids in prop::collection::vec(1i32.., 0..=MAX_BATCH)) {
-            let reply = Started { errno, pids };
+        fn replies_round_trip(errno in 0..200, lost: u32, pids in prop::collection::vec(1i32.., 0..=MAX_BATCH)) {
+            let reply = Started { errno, lost: Lost::from_bits(lost), pids };
             let bytes = reply.encode();
             prop_assert!(bytes.len() <= MAX_MESSAGE);
             prop_assert_eq!(Started::decode(&bytes), Ok(reply));
@@ -126,6 +174,21 @@ mod tests {
         #[test]
         fn garbage_is_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
             let _ = (request(&bytes), Started::decode(&bytes));
+        }
+    }
+
+    #[test]
+    fn what_a_template_has_to_know_is_read_as_it_is_written() {
+        for may_execute in [false, true] {
+            let start = TemplateStart {
+                socket: 8,
+                n_local: 4096,
+                may_execute,
+            };
+            assert_eq!(TemplateStart::parse(&start.to_string()), Some(start));
+        }
+        for damaged in ["", "8", "8 1", "8 1 none", "8 1 any 2", "x 1 any"] {
+            assert_eq!(TemplateStart::parse(damaged), None, "{damaged}");
         }
     }
 
@@ -140,6 +203,7 @@ mod tests {
         assert!(request(&pes[..2].as_bytes()[1..]).is_err());
         let reply = Started {
             errno: 0,
+            lost: Lost::default(),
             pids: vec![7; MAX_BATCH + 1],
         }
         .encode();

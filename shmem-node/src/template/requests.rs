@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use super::lost::Lost;
 use super::message::{MAX_MESSAGE, PeSpec, Started, request};
 use crate::contract::Descriptors;
 use crate::sys;
@@ -26,11 +27,12 @@ fn is_gone(e: &io::Error) -> bool {
 
 /// Serves spawn requests until the launch agent says that there are no more, or goes away.
 ///
-/// `start` starts one PE with the descriptors that came for it and gives its pid, or `None` in the
+/// `lost` is why PEs are not forked, if they are not. `start` starts one PE with the descriptors that came for it and gives its pid, or `None` in the
 /// PE itself if that is a fork; there it has closed all received descriptors.
 pub(super) fn serve_requests(
     sock: BorrowedFd<'_>,
     fds: Descriptors,
+    lost: Lost,
     mut start: impl FnMut(&PeSpec, &[OwnedFd]) -> io::Result<Option<i32>>,
 ) -> io::Result<Role> {
     // The PMI descriptor's number must be taken, or a received descriptor could land on it and be
@@ -53,6 +55,7 @@ pub(super) fn serve_requests(
         let mut fds = fds.into_iter();
         let mut reply = Started {
             errno: 0,
+            lost,
             pids: Vec::with_capacity(pes.len()),
         };
         for pe in &pes {
@@ -106,7 +109,7 @@ mod tests {
         sys::send_with_fds(theirs.as_fd(), &[0; 8], &[]).unwrap();
         drop(ours);
         let nobody = |_: &PeSpec, _: &[OwnedFd]| -> io::Result<Option<i32>> { panic!("asked for") };
-        let served = serve_requests(theirs.as_fd(), FDS, nobody);
+        let served = serve_requests(theirs.as_fd(), FDS, Lost::default(), nobody);
         assert_eq!(served.unwrap(), Role::Finished);
         // It ends before it is answered.
         let (ours, theirs) = pair();
@@ -119,7 +122,7 @@ mod tests {
         let agent = NlaSide::new(ours);
         agent.spawn(&[pe], &fds).unwrap();
         let mut agent = Some(agent);
-        let served = serve_requests(theirs.as_fd(), FDS, |_, _| {
+        let served = serve_requests(theirs.as_fd(), FDS, Lost::default(), |_, _| {
             agent = None;
             Ok(Some(77))
         });

@@ -1,10 +1,13 @@
-//! The template's end: a loop in a constructor that forks PEs.
+//! The template's end: a loop in a constructor that forks PEs, or executes them where forks would lose something.
 
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use super::message::PeSpec;
+use super::exec::{self, Program, Recipe};
+use super::lost::Lost;
+use super::message::{PeSpec, TemplateStart};
 use super::requests::{Role, serve_requests};
 use crate::contract::{self, Descriptors};
 use crate::cpus::Bindings;
@@ -17,38 +20,47 @@ use crate::sys;
 /// `warm_up` runs once in the template, before the first fork: for what is the same in all PEs and
 /// costs time to find out.
 ///
-/// Runs before `main`: there is one thread, and nothing of the program has happened yet.
+/// Runs before `main`, but constructors of shared libraries may have run before it. If they have done what a fork
+/// loses, PEs are executed.
 pub fn constructor(warm_up: fn()) {
     // `std::env` works here (glibc sets `environ` before constructors), and without the variable
     // nothing is allocated.
-    let Some(fd) = std::env::var_os(contract::ENV_TEMPLATE_FD) else {
+    let Some(start) = std::env::var_os(contract::ENV_TEMPLATE) else {
         return;
     };
-    let Some(fd) = fd.to_str().and_then(|s| s.parse::<RawFd>().ok()) else {
-        return;
+    let bindings = std::env::var(contract::ENV_BINDINGS).unwrap_or_default();
+    let parsed = start.to_str().and_then(TemplateStart::parse);
+    let Some((start, bindings)) = parsed.zip(Bindings::parse(&bindings)) else {
+        tell(format_args!(
+            "the template of this program cannot read {}={} or {}={bindings}",
+            contract::ENV_TEMPLATE,
+            start.display(),
+            contract::ENV_BINDINGS
+        ));
+        sys::end_at_once(1)
     };
     let node = std::env::var(contract::ENV_NODE).unwrap_or_default();
     let fds = contract::offered(&node).unwrap_or_else(|other| {
         tell(format_args!("{other}"));
         sys::end_at_once(1)
     });
-    // SAFETY: one thread only, so nobody reads the environment meanwhile. PEs and their own
-    // children must not take themselves for templates.
-    unsafe { std::env::remove_var(contract::ENV_TEMPLATE_FD) };
-    let bindings = std::env::var(contract::ENV_BINDINGS).unwrap_or_default();
-    // SAFETY: as above.
-    unsafe { std::env::remove_var(contract::ENV_BINDINGS) };
-    let Some(bindings) = Bindings::parse(&bindings) else {
-        tell(format_args!(
-            "the template of this program cannot read {}={bindings}",
-            contract::ENV_BINDINGS
-        ));
-        sys::end_at_once(1)
+    let lost = Lost::look(start.socket);
+    let served = match lost.is_nothing() {
+        true => {
+            // SAFETY: one thread only, as was seen, so nobody reads the environment meanwhile. PEs and their own
+            // children must not take themselves for templates.
+            unsafe {
+                std::env::remove_var(contract::ENV_TEMPLATE);
+                std::env::remove_var(contract::ENV_BINDINGS);
+            }
+            warm_up();
+            // SAFETY: one thread only.
+            let variables = unsafe { OwnVariables::set() };
+            serve(start.socket, fds, &bindings, &variables)
+        }
+        false => execute(start, fds, bindings, lost),
     };
-    warm_up();
-    // SAFETY: one thread only.
-    let variables = unsafe { OwnVariables::set() };
-    match serve(fd, fds, &bindings, &variables) {
+    match served {
         Ok(Role::Pe) => {}
         // The program's own exit handlers are not ours to run.
         Ok(Role::Finished) => sys::end_at_once(0),
@@ -57,6 +69,68 @@ pub fn constructor(warm_up: fn()) {
             sys::end_at_once(1)
         }
     }
+}
+
+/// Executes the program for each PE instead of forking it, with the arguments and the environment with which it was
+/// executed itself: libraries may have changed the present ones. Without permission all requests fail.
+fn execute(
+    start: TemplateStart,
+    fds: Descriptors,
+    bindings: Bindings,
+    lost: Lost,
+) -> io::Result<Role> {
+    // SAFETY: the launch agent left this descriptor open for us.
+    let sock = unsafe { BorrowedFd::borrow_raw(start.socket) };
+    if !start.may_execute {
+        let refuse = |_: &PeSpec, _: &[OwnedFd]| Err(io::Error::from_raw_os_error(libc::ENOTSUP));
+        return serve_requests(sock, fds, lost, refuse);
+    }
+    sys::close_on_exec_between(3, fds.template())?;
+    sys::close_on_exec_between(fds.agent() + 1, RawFd::MAX)?;
+    // SAFETY: the default action is no function.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    let strings = |file: &str| -> io::Result<Vec<CString>> {
+        let bytes = std::fs::read(file)?;
+        let strings = bytes
+            .split_inclusive(|&b| b == 0)
+            .map(CStr::from_bytes_with_nul);
+        Ok(strings.flatten().map(CStr::to_owned).collect())
+    };
+    // SAFETY: the kernel puts the name with which the program was executed on its initial stack, and it stays there.
+    let path = unsafe {
+        let name = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
+        if name.is_null() {
+            return Err(io::Error::other(
+                "the kernel does not tell the name of its file",
+            ));
+        }
+        CStr::from_ptr(name).to_owned()
+    };
+    let of_templates = |variable: &CString| {
+        let name = variable.to_bytes().split(|&b| b == b'=').next();
+        [contract::ENV_TEMPLATE, contract::ENV_BINDINGS]
+            .iter()
+            .any(|own| name == Some(own.as_bytes()))
+    };
+    let mut env = strings("/proc/self/environ")?;
+    env.retain(|variable| !of_templates(variable));
+    let recipe = Recipe {
+        programs: vec![Program {
+            first_rank: 0,
+            path,
+            args: strings("/proc/self/cmdline")?,
+            dir: None,
+            env: None,
+        }],
+        env,
+        more_env: Vec::new(),
+        own_env: Vec::new(),
+        fds,
+        pmi: true,
+        n_local: start.n_local,
+        bindings,
+    };
+    exec::serve_instead(sock, &recipe, lost).map(|()| Role::Finished)
 }
 
 /// Who cannot be told is not.
@@ -73,7 +147,7 @@ fn serve(
 ) -> io::Result<Role> {
     // SAFETY: the launch agent left this descriptor open for us.
     let sock = unsafe { BorrowedFd::borrow_raw(fd) };
-    serve_requests(sock, fds, |pe, own| {
+    serve_requests(sock, fds, Lost::default(), |pe, own| {
         // SAFETY: one thread only, so the child has everything that the parent has.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),

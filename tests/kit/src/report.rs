@@ -29,6 +29,12 @@ impl Report {
         std::fs::read_to_string(file).map(Self)
     }
 
+    /// How PEs were started.
+    pub fn spawn(&self) -> Option<&str> {
+        let (_, rest) = self.0.split_once("\"spawn\": \"")?;
+        rest.split('"').next()
+    }
+
     /// The figure called `name`, if there is one.
     pub fn find(&self, name: &str) -> Option<Figure> {
         // The report is ours: one figure is one object without objects in it.

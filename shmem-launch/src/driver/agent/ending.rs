@@ -227,6 +227,7 @@ impl AgentProcess {
         self.tell_recordings();
         let mut report = Reduced {
             agents: 1,
+            lost: self.lost,
             ..Reduced::default()
         };
         for (aggregate, &at) in report.moments.iter_mut().zip(&self.moments) {

@@ -19,7 +19,7 @@ use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use shmem_node::pe_block::PeState;
-use shmem_node::template::{PeSpec, Reply};
+use shmem_node::template::{Lost, PeSpec, Reply};
 
 use super::group::Group;
 use super::link::{self, Got, LinkIo};
@@ -130,6 +130,8 @@ struct AgentProcess {
     /// Children that ended and whom the template, or a spawner, has not named yet: by process id, the
     /// status and what they took. It may have been killed with answers that are not read.
     unnamed: HashMap<i32, (i32, Used)>,
+    /// Why the template has executed PEs, if it has.
+    lost: Lost,
     /// PEs that have ended and whose pipes are to be read to their end, and how many reads of each that may
     /// take.
     left: Vec<(u32, [u32; 2])>,

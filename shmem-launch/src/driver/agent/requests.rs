@@ -196,8 +196,14 @@ impl AgentProcess {
                             self.answered += 1;
                         }
                     }
-                    let error = (reply.errno != 0)
-                        .then(|| io::Error::from_raw_os_error(reply.errno).to_string());
+                    self.lost = reply.lost;
+                    let error = (reply.errno != 0).then(|| match reply.errno {
+                        libc::ENOTSUP if !reply.lost.is_nothing() => format!(
+                            "its libraries have {} before main, which a fork loses; use --spawn auto or exec",
+                            reply.lost
+                        ),
+                        errno => io::Error::from_raw_os_error(errno).to_string(),
+                    });
                     self.tell(Event::Started {
                         pids: &reply.pids,
                         error,

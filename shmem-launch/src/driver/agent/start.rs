@@ -283,6 +283,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
         by_pid: HashMap::with_capacity(n_local as usize),
         answered: 0,
         unnamed: HashMap::new(),
+        lost: Lost::default(),
         left: Vec::new(),
         respawning: Vec::new(),
         leaving: Vec::new(),

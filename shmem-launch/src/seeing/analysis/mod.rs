@@ -50,7 +50,7 @@ told! {
         /// Nodes.
         nodes: u32,
         /// How PEs were started.
-        spawn: &'static str,
+        spawn: String,
         /// Exit status of the job.
         status: u8,
         /// How PEs ended: which, and ranks, in words.
@@ -186,7 +186,7 @@ fn head(facts: &Facts<'_>) -> Head {
         program: l.program.clone(),
         pes: l.n_pes,
         nodes: l.n_nodes,
-        spawn: l.spawn,
+        spawn: crate::report::spawned(l, job.reduced),
         status: l.status,
         ends: ends.collect(),
         wall: since(l.done.max(l.exited)),
