@@ -126,7 +126,7 @@ const BOUNDS: [Bound; 9] = [
     Bound {
         what: "PE, several nodes",
         start: Start::Forked,
-        most: [62, 115, 1, 7, 132],
+        most: [64, 115, 1, 7, 132],
     },
     Bound {
         what: "agent, for itself",

@@ -45,6 +45,9 @@ use crate::datum::{Arithmetic, Bits, Datum, Number};
 /// shmem::reduce(cell, cell, |a: u32, b: u32| a + factor * b);
 /// ```
 ///
+/// An operation that panics leaves its collective half done. The program may catch the panic, but the next collective of
+/// the team panics, too, since other members may wait for ever.
+///
 /// It must not matter how elements are grouped, nor in which order they come, unless it does not matter
 /// that results differ between layouts of PEs on nodes.
 ///

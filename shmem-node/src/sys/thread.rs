@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 use std::time::Duration;
 
@@ -76,20 +76,25 @@ pub fn end_at_once(status: i32) -> ! {
 /// Whether this process is a child that was forked since [`watch_forks`].
 #[inline]
 pub fn was_forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
+    FORKED
+        .get()
+        .is_some_and(|forked| forked.load(Ordering::Relaxed))
 }
 
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// Not in static data, which a program may share with others, and a child shares with its parent for a moment.
+static FORKED: OnceLock<&AtomicBool> = OnceLock::new();
 
 /// From now on children that this process forks know that they are children. What `vfork` and `posix_spawn` make does not.
 pub fn watch_forks() {
-    static ONCE: Once = Once::new();
     extern "C" fn in_child() {
-        FORKED.store(true, Ordering::Relaxed);
+        if let Some(forked) = FORKED.get() {
+            forked.store(true, Ordering::Relaxed);
+        }
     }
-    // SAFETY: the handler stores to a static alone.
-    ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(in_child));
+    FORKED.get_or_init(|| {
+        // SAFETY: the handler stores to one word alone.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        Box::leak(Box::default())
     });
 }
 
