@@ -10,7 +10,7 @@
 //! | output could not be written or input not be read, and nothing else failed before | 123 |
 //! | nobody reads the output any more, and nothing else failed before | 141 (128 + SIGPIPE) |
 //! | the time of `--timeout` was over | 124 |
-//! | the launcher or an agent failed | 125 |
+//! | the launcher or an agent failed, or how a PE ended cannot be found out | 125 |
 //! | the program cannot be executed | 126 |
 //! | the program does not exist | 127 |
 //! | Ctrl-C, SIGTERM, SIGHUP, SIGQUIT to `shmrun` | 130, 143, 129, 131 |
@@ -60,6 +60,8 @@ pub enum End {
         /// Whether a core file was written.
         core: bool,
     },
+    /// It has gone, and the kernel has given its status to somebody else, or kept it for nobody.
+    Unknown,
 }
 
 impl End {
@@ -79,6 +81,7 @@ impl End {
         match self {
             Self::Code(code) => code,
             Self::Signal { signal, .. } => 128u8.saturating_add(signal),
+            Self::Unknown => LAUNCHER,
         }
     }
 }
@@ -95,6 +98,10 @@ impl fmt::Display for End {
                     Ok(())
                 }
             }
+            Self::Unknown => f.write_str(
+                "has ended with a status that nobody knows: another process has waited for it, or the process that \
+                 started it ignored SIGCHLD",
+            ),
         }
     }
 }

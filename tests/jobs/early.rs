@@ -96,3 +96,17 @@ fn a_template_that_must_fork_refuses_what_it_would_lose() {
     }
     assert_eq!(outcome.stdout, "");
 }
+
+/// A library may wait for children that are not its own, and so take the status of a PE before the agent can.
+#[test]
+fn a_pe_whose_status_somebody_else_took_has_ended() {
+    let Some(library) = library() else { return };
+    // Enough that the template is still there when the first one has ended.
+    let outcome = job("-n 70", library, "reap").run();
+    assert_eq!(outcome.code(), 125, "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("PE 0 on node 0") && outcome.stderr.contains("nobody knows"),
+        "{}",
+        outcome.stderr
+    );
+}

@@ -74,8 +74,9 @@ pub fn to_json(l: &Launcher, r: &Reduced) -> String {
     for (at, pe) in each.into_iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
         let (what, number) = match pe.end {
-            End::Code(code) => ("status", code),
-            End::Signal { signal, .. } => ("signal", signal),
+            End::Code(code) => ("status", code.to_string()),
+            End::Signal { signal, .. } => ("signal", signal.to_string()),
+            End::Unknown => ("status", "null".to_owned()),
         };
         let _ = write!(
             out,

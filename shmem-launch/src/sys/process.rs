@@ -8,8 +8,9 @@ use std::panic::AssertUnwindSafe;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open,
-    set_child_subreaper, set_parent_process_death_signal, setpgid, setsid, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group,
+    pidfd_open, set_child_subreaper, set_parent_process_death_signal, setpgid, setsid, waitid,
+    waitpid,
 };
 
 use super::limits::restore_limits;
@@ -129,6 +130,13 @@ pub(crate) fn wait_used(pid: i32) -> (Waited, Used) {
         };
         return (waited, used);
     }
+}
+
+/// Whether a child has ended that nobody has reaped yet.
+pub(crate) fn has_ended(pid: i32) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let child = Pid::from_raw(pid).map(|pid| waitid(WaitId::Pid(pid), options));
+    matches!(child, Some(Ok(Some(_))))
 }
 
 /// Waits until a child has ended, and reaps it.

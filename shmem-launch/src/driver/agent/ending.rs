@@ -4,6 +4,9 @@
 //! With thousands of children, `waitpid(-1)` walks a long list for each. A PE that ends closes its
 //! PMI socket first, so PEs whose socket has ended are asked for by number when SIGCHLD comes; the
 //! full search runs at most every few milliseconds, for those that passed their socket to others.
+//!
+//! A PE that has gone without being there to reap has ended, too: its template's libraries may reap children, or have
+//! the kernel do it. What it ended with is not known then.
 
 use super::*;
 use crate::driver::pmix;
@@ -21,6 +24,17 @@ impl AgentProcess {
             self.search_due = true;
             return;
         }
+        self.reap_each_leaving();
+    }
+
+    /// Whether all PEs that were started, and live, are children of this process. The socket of what starts them closes
+    /// before it has ended.
+    fn pes_are_ours(&self) -> bool {
+        let ours = |n: &Node| n.template.is_none() && n.template_pid == 0;
+        self.node.as_ref().is_some_and(ours)
+    }
+
+    fn reap_each_leaving(&mut self) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|&local| {
             let pid = self.pes[local as usize].pid;
@@ -29,6 +43,10 @@ impl AgentProcess {
                 true => match sys::wait_used(pid) {
                     (Waited::Child(pid, status), used) => {
                         self.reaped(pid, status, used);
+                        false
+                    }
+                    (Waited::NoChild, used) if self.pes_are_ours() => {
+                        self.ended(pid, End::Unknown, used);
                         false
                     }
                     _ => true,
@@ -64,15 +82,23 @@ impl AgentProcess {
         if self.killing {
             self.kill_children();
         }
-        let by_pid = &self.by_pid;
-        self.leaving
-            .retain(|&l| by_pid.contains_key(&self.pes[l as usize].pid));
+        // Of those that the search has not found most are on their way out, and some may have been reaped by others.
+        self.reap_each_leaving();
         let alive = self.by_pid.len() as u64;
         self.next_search = now + SEARCH_NS_MIN.max(alive * SEARCH_NS_PER_PE);
     }
 
     pub(super) fn reaped(&mut self, pid: i32, status: i32, used: Used) {
         let end = End::from_wait(status);
+        if self.ended(pid, end, used) {
+            // Told.
+        } else if self.may_be_named() {
+            self.unnamed.insert(pid, (status, used));
+        }
+    }
+
+    /// A process has ended. False if it is none that is known.
+    fn ended(&mut self, pid: i32, end: End, used: Used) -> bool {
         if let Some(local) = self.by_pid.remove(&pid) {
             // What its PMIx server knows of it.
             self.read_pmix();
@@ -125,20 +151,27 @@ impl AgentProcess {
             self.tell(Event::KeeperFailed(format!(
                 "the process that keeps pipes of PEs open {end}"
             )));
-        } else if self.may_be_named() {
-            self.unnamed.insert(pid, (status, used));
+        } else {
+            return false;
         }
+        true
     }
 
-    /// Whether somebody may name a process of this node that has ended already.
+    /// Whether what was reaped just now may be a PE that was started, of which the word has not been read yet. It was
+    /// a child of what started it, and became ours at the end of that; before, what we reap is of somebody else, and
+    /// its number may be that of a PE later.
     fn may_be_named(&self) -> bool {
-        let template = self.node.as_ref().is_some_and(|n| n.template.is_some());
-        template || !self.respawning.is_empty()
+        let node = self.node.as_ref();
+        let template = node.is_some_and(|n| {
+            n.template.is_some() && (n.template_pid == 0 || sys::has_ended(n.template_pid))
+        });
+        template || self.respawning.iter().any(|r| sys::has_ended(r.spawner))
     }
 
     /// Forgets the processes that nobody will name.
     pub(super) fn forget_unnamed(&mut self) {
-        if !self.may_be_named() {
+        let named_later = self.node.as_ref().is_some_and(|n| n.template.is_some());
+        if !named_later && self.respawning.is_empty() {
             self.unnamed.clear();
         }
     }

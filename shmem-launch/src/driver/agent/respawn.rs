@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(super) struct Respawning {
     local: u32,
-    spawner: i32,
+    pub(super) spawner: i32,
     socket: NlaSide,
     /// What will lead to the new process. Nobody listens before it is known.
     ours: Ends,
