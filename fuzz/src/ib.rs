@@ -204,8 +204,9 @@ pub fn ud_address(data: &[u8]) {
     bytes[..len].copy_from_slice(&data[..len]);
     for mended in [false, true] {
         if mended {
-            let crc = crc32(&bytes[..28]);
-            bytes[28..].copy_from_slice(&crc.to_be_bytes());
+            let (covered, checksum) = bytes.split_at_mut(Published::LEN - 4);
+            let crc = crc32(covered);
+            checksum.copy_from_slice(&crc.to_be_bytes());
         }
         if let Ok(address) = Published::from_bytes(&bytes) {
             assert_eq!(address.to_bytes(), bytes);

@@ -53,7 +53,15 @@ unsafe fn give_checked<T: Atomic>(
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };
     // SAFETY: `word` has checked the address; its use by the caller.
-    unsafe { raw::atomic(ctx, at, width::<T>(), op, check::pe(name, ctx, pe)) }
+    unsafe {
+        raw::atomic(
+            ctx,
+            at,
+            width::<T>(),
+            op,
+            check::target(name, "dest", at, ctx, pe),
+        )
+    }
 }
 
 #[inline(always)]
@@ -85,7 +93,15 @@ unsafe fn post_checked<T: Atomic>(name: &str, ctx: Ctx, at: *const T, op: Atomic
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };
     // SAFETY: `word` has checked the address; its use by the caller.
-    unsafe { raw::atomic_post(ctx, at, width::<T>(), op, check::pe(name, ctx, pe)) };
+    unsafe {
+        raw::atomic_post(
+            ctx,
+            at,
+            width::<T>(),
+            op,
+            check::target(name, "dest", at, ctx, pe),
+        )
+    };
 }
 
 #[inline(never)]
@@ -107,7 +123,7 @@ unsafe fn give_later<T: Atomic>(
             at,
             width::<T>(),
             op,
-            check::pe(name, ctx, pe),
+            check::target(name, "dest", at, ctx, pe),
         );
     }
 }

@@ -90,6 +90,19 @@ pub(crate) fn pe(name: &str, ctx: &raw::Ctx, pe: c_int) -> usize {
     }
 }
 
+/// As [`pe`], for an operation on what lies at `sym`, which is argument `arg`.
+#[inline]
+pub(crate) fn target(name: &str, arg: &str, sym: Sym, ctx: &raw::Ctx, pe: c_int) -> usize {
+    let number = self::pe(name, ctx, pe);
+    let other = ctx
+        .world_pe(number)
+        .and_then(|pe| raw::why_other_statics(sym, pe));
+    if let Some(why) = other {
+        refuse(name, format_args!("{arg} is static data: {why}"));
+    }
+    number
+}
+
 #[cold]
 pub(crate) fn no_such_pe(name: &str, pe: c_int, n: usize) -> ! {
     refuse(

@@ -47,7 +47,7 @@ unsafe fn write_checked(
             dest,
             source,
             bytes,
-            check::pe(name, ctx, pe),
+            check::target(name, "dest", dest, ctx, pe),
             completion,
         );
     }
@@ -91,7 +91,7 @@ unsafe fn read_checked(
             dest,
             source,
             bytes,
-            check::pe(name, ctx, pe),
+            check::target(name, "source", source, ctx, pe),
             completion,
         );
     }
@@ -231,7 +231,10 @@ pub(crate) unsafe fn ibput<T>(
     // SAFETY: by the caller; the whole extent of the target was checked.
     unsafe {
         let ctx = ctx.get(name);
-        let (pe, completion) = (check::pe(name, ctx, pe), Completion::OnReturn);
+        let (pe, completion) = (
+            check::target(name, "dest", dest, ctx, pe),
+            Completion::OnReturn,
+        );
         raw::put_blocks(ctx, dest, source.cast(), blocks, pe, completion);
     }
 }
@@ -261,7 +264,7 @@ pub(crate) unsafe fn ibget<T>(
             dest.cast(),
             source,
             blocks,
-            check::pe(name, ctx, pe),
+            check::target(name, "source", source, ctx, pe),
             Completion::OnReturn,
         );
     }
@@ -319,7 +322,8 @@ macro_rules! with_signal {
             // SAFETY: by the caller; the target was checked.
             unsafe {
                 let ctx = ctx.get(name);
-                let pe = check::pe(name, ctx, pe);
+                check::target(name, "sig_addr", signal.at, ctx, pe);
+                let pe = check::target(name, "dest", dest, ctx, pe);
                 raw::put_signal(ctx, dest, source.cast(), bytes, signal, pe, Completion::$completion);
             }
         }

@@ -38,7 +38,15 @@ unsafe fn update(name: &str, ctx: Ctx, at: *mut u64, op: AtomicOp, pe: c_int) {
     // SAFETY: by the caller.
     let ctx = unsafe { ctx.get(name) };
     // SAFETY: the address was checked; its use by the caller.
-    unsafe { raw::atomic_post(ctx, at, Width::W8, op, check::pe(name, ctx, pe)) };
+    unsafe {
+        raw::atomic_post(
+            ctx,
+            at,
+            Width::W8,
+            op,
+            check::target(name, "sig_addr", at, ctx, pe),
+        )
+    };
 }
 
 pub(crate) unsafe fn signal_add(name: &str, ctx: Ctx, sig_addr: *mut u64, signal: u64, pe: c_int) {

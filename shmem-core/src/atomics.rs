@@ -67,6 +67,7 @@ impl Ctx {
                 }
             }
         } else {
+            rt.check_statics(world_pe, at.offset());
             let begun = rt.call_begins();
             let (part, offset) = rt.network().registrar.parts().word(at.offset());
             // SAFETY: by the caller.

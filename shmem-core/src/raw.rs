@@ -14,7 +14,7 @@ pub use crate::init_finalize::{
 pub use crate::recording::pcontrol;
 pub use crate::runtime::ThreadLevel;
 pub use crate::symmetric::address::{
-    addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric,
+    addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric, why_other_statics,
 };
 pub use crate::unique_id::UniqueId;
 pub use crate::version::{SPEC_VERSION, VENDOR, info_name, info_version};

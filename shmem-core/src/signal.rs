@@ -116,6 +116,7 @@ impl Ctx {
                     let routine = form(completion, Routine::PutSignal, Routine::PutSignalNbi);
                     Call::on(routine, far, bytes, signal.at)
                 };
+                rt.check_statics(far, signal.at.offset());
                 rt.watched(far, dest.offset(), call, put);
             }
             near => put(near),

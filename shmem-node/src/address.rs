@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::segment::NodeView;
 
 /// Bytes of an address.
-pub const ADDRESS_LEN: usize = 32;
+pub const ADDRESS_LEN: usize = 40;
 
 /// PEs of a group at most: their addresses fit into one message.
 pub(crate) const GROUP: usize = 512;

@@ -119,6 +119,9 @@ pub struct Stretch {
     pub end: u64,
 }
 
+/// Stands for static data that is not symmetric, where 0 stands for no word of it. No layout has this number.
+pub(crate) const PRIVATE_LAYOUT: u64 = 1;
+
 /// Where a program's writable static data lies, from where it was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticData {
@@ -227,8 +230,7 @@ impl StaticData {
             stretches,
             origin,
             room: up(last, AGREED_ALIGN)?.checked_sub(origin)?,
-            // Zero stands for no layout.
-            layout: hash.0.max(1),
+            layout: hash.0.max(PRIVATE_LAYOUT + 1),
         })
     }
 }

@@ -33,6 +33,7 @@ compile_error!(
 
 pub mod absence;
 pub mod address;
+pub mod alike;
 pub mod barrier;
 pub mod contract;
 pub mod cpus;

@@ -51,11 +51,18 @@ enum Who<'a> {
 }
 
 impl<'a> Group<'a> {
+    /// The group, for a collective that uses these `arrays`.
+    ///
     /// # Panics
     /// Before init; if another thread is in a collective of the team; if this PE is no member, or
-    /// members do not exist.
+    /// members do not exist; if an array is static data of which a member has another.
     #[track_caller]
-    fn who(self, call: Call, say: impl FnOnce(Announcement) -> Announcement) -> Who<'a> {
+    fn who<const N: usize>(
+        self,
+        call: Call,
+        arrays: [Sym; N],
+        say: impl FnOnce(Announcement) -> Announcement,
+    ) -> Who<'a> {
         let team = match self {
             Self::Team(team) => team,
             Self::ActiveSet {
@@ -68,6 +75,9 @@ impl<'a> Group<'a> {
                 let everybody = start == 0 && size == rt.n_pes && (log_stride == 0 || size == 1);
                 if !everybody {
                     let set = ActiveSet::new(rt, start, log_stride, size, psync);
+                    if !rt.has_no_statics(&arrays) || rt.is_static(psync.offset()) {
+                        rt.check_members((0..size).map(|rank| start + (rank << log_stride)));
+                    }
                     let recorded = rt.scope(|| RecordedCall {
                         at: set.next_number() as usize,
                         ..RecordedCall::of(call.into())
@@ -78,7 +88,39 @@ impl<'a> Group<'a> {
             }
         };
         let (rt, guard) = team.enter(call, say);
+        rt.check_arrays(team, &arrays);
         Who::Team(rt, team, guard)
+    }
+}
+
+impl Runtime {
+    #[inline]
+    fn has_no_statics(&self, arrays: &[Sym]) -> bool {
+        arrays.iter().all(|array| !self.is_static(array.offset()))
+    }
+
+    /// # Panics
+    /// If an array is static data of which a member of the team has another.
+    #[inline]
+    #[track_caller]
+    fn check_arrays(&self, team: &Team, arrays: &[Sym]) {
+        if !self.has_no_statics(arrays) && !team.shares_statics() {
+            self.check_members((0..team.n_pes()).map(|pe| team.world_pe(pe)));
+            team.note_shared_statics();
+        }
+    }
+
+    /// # Panics
+    /// If one of these PEs has other static data than this one.
+    #[cold]
+    #[track_caller]
+    fn check_members(&self, members: impl Iterator<Item = usize>) {
+        if self.all_share_statics() {
+            return;
+        }
+        for pe in members {
+            self.check_statics(pe, self.ranges.heap_at - 1);
+        }
     }
 }
 
@@ -105,7 +147,7 @@ fn check_root(root: usize, n: usize, of: &dyn std::fmt::Display) {
 /// OpenSHMEM 1.6, `shmem_barrier`.
 #[track_caller]
 pub unsafe fn barrier(group: Group<'_>) {
-    match group.who(Call::Barrier, |said| said) {
+    match group.who(Call::Barrier, [], |said| said) {
         Who::Team(rt, team, _) => rt.team_barrier(team),
         Who::Set(rt, set, _) => rt.set_barrier(set),
     }
@@ -123,7 +165,7 @@ pub unsafe fn barrier(group: Group<'_>) {
 /// OpenSHMEM 1.6, `shmem_team_sync`, `shmem_sync`.
 #[track_caller]
 pub unsafe fn sync(group: Group<'_>) {
-    match group.who(Call::Sync, |said| said) {
+    match group.who(Call::Sync, [], |said| said) {
         Who::Team(rt, team, _) => rt.await_members(team),
         Who::Set(rt, set, _) => rt.set_sync(set),
     }
@@ -149,7 +191,7 @@ pub unsafe fn broadcast(
     root: usize,
     write_root: bool,
 ) {
-    let who = group.who(Call::Broadcast, |said| {
+    let who = group.who(Call::Broadcast, [dest, source], |said| {
         let said = said.bytes(bytes).with([root]);
         // Where the root is not written to, it may name anything.
         if write_root { said.dest(dest) } else { said }
@@ -178,7 +220,7 @@ pub unsafe fn broadcast(
 /// OpenSHMEM 1.6, `shmem_collect`.
 #[track_caller]
 pub unsafe fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
-    match group.who(Call::Collect, |said| said) {
+    match group.who(Call::Collect, [dest, source], |said| said) {
         Who::Team(rt, team, _) => {
             rt.team_collect(team, dest, source, bytes, usize::MAX);
         }
@@ -198,7 +240,7 @@ pub unsafe fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 /// OpenSHMEM 1.6, `shmem_fcollect`.
 #[track_caller]
 pub unsafe fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
-    let who = group.who(Call::Fcollect, |said| {
+    let who = group.who(Call::Fcollect, [dest, source], |said| {
         said.bytes(bytes).dest(dest).source(source)
     });
     match who {
@@ -241,7 +283,7 @@ pub unsafe fn alltoalls(group: Group<'_>, dest: Sym, source: Sym, pieces: Blocks
 
 #[track_caller]
 fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: Blocks) {
-    let who = group.who(Call::Alltoall, |said| {
+    let who = group.who(Call::Alltoall, [dest, source], |said| {
         said.blocks(blocks).dest(dest).source(source)
     });
     match who {
@@ -270,7 +312,7 @@ pub unsafe fn reduce(
     elem: usize,
     combine: Combine,
 ) {
-    let who = group.who(Call::Reduce, |said| {
+    let who = group.who(Call::Reduce, [dest, source], |said| {
         said.combined(n, elem, combine).dest(dest).source(source)
     });
     // SAFETY: by the caller.
@@ -309,6 +351,7 @@ pub unsafe fn scan(
             .with([usize::from(exclusive)]);
         said.dest(dest).source(source)
     });
+    rt.check_arrays(team, &[dest, source]);
     // SAFETY: by the caller.
     unsafe { rt.team_scan(team, dest, source, n, elem, combine, exclusive) };
 }

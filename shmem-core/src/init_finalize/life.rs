@@ -6,7 +6,7 @@
 //! `shmrun` to their PMI server.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use shmem_ib::spin::SpinLimit;
@@ -102,6 +102,7 @@ fn run_steps(
         }
         None => Statics::Private(Why::NotAsked),
     };
+    node.alike().note(block.statics.load(Ordering::Relaxed));
     steps.step(Routine::InitMap, Stat::MapWall, Stat::MapCpu);
 
     let book = attached.pmi.book(&node, life);
@@ -160,10 +161,10 @@ fn run_steps(
                 local,
                 node,
                 my_node: node.node() as u32,
-                plain_node: match recorder {
+                plain_node: AtomicU32::new(match recorder {
                     None => node.node() as u32,
                     Some(_) => u32::MAX,
-                },
+                }),
                 neighbours: Neighbours::new(&node),
                 node_of: node.node_of(),
                 local_of: node.local_of(),
@@ -211,6 +212,9 @@ fn run_steps(
     steps.step(Routine::InitConnect, Stat::ConnectWall, Stat::ConnectCpu);
     block.checks.store(rt.checks.into(), Ordering::Relaxed);
     rt.node_barrier();
+    if node.alike().differ() {
+        rt.plain_node.store(u32::MAX, Ordering::Relaxed);
+    }
     same_checks(rt).inspect_err(|_| uninstall())?;
     steps.step(Routine::InitBarrier, Stat::BarrierWall, Stat::BarrierCpu);
     block.set_state(PeState::Running);

@@ -82,6 +82,19 @@ impl AddressTable {
     }
 }
 
+impl AddressTable {
+    /// The layout of a PE's static data, once it has published that; `None` if it cannot be reached at all.
+    pub(super) fn statics(&self, pe: u32) -> Option<u64> {
+        loop {
+            match self.book.find(pe) {
+                Found::Pending => self.wait(pe, LAST_NAP),
+                Found::Address(peer) => return Some(peer.statics),
+                Found::Unknown(_) => return None,
+            }
+        }
+    }
+}
+
 impl Directory for AddressTable {
     fn lookup(&self, pe: u32) -> Lookup {
         match self.book.find(pe) {

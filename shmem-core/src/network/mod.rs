@@ -15,7 +15,7 @@ mod settings;
 mod wanted;
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint, EndpointConfig};
@@ -69,6 +69,10 @@ pub(crate) struct Network {
     progress: Progress,
     pub(crate) branches: Branches,
     adapter: &'static Adapter,
+    /// Where the others are, in this life.
+    directory: Mutex<Option<Arc<AddressTable>>>,
+    /// PEs, counted from 1, whose static data is laid out as this PE's: the last of each number modulo the length.
+    alike: [AtomicU32; 64],
 }
 
 /// The network device of a PE. It is opened once in a process, and serves one endpoint after the other.
@@ -195,6 +199,8 @@ impl Network {
             progress: Progress::default(),
             branches: Branches::new(settings::shares(settings)),
             adapter,
+            directory: Mutex::default(),
+            alike: [const { AtomicU32::new(0) }; 64],
         };
         network.begin_life(settings, adapter, book);
         Ok(network)
@@ -223,7 +229,7 @@ impl Network {
 
     /// Tells the endpoint where the others are, and whom to tell of what they write.
     fn begin_life(&self, settings: &Settings, adapter: &Adapter, book: Book) {
-        self.endpoint.set_directory(Arc::new(AddressTable {
+        let directory = Arc::new(AddressTable {
             view: adapter.view,
             book,
             fabric: adapter.device.fabric(),
@@ -231,7 +237,9 @@ impl Network {
             why: adapter.why.clone(),
             by_owner: self.endpoint.atomics_by_owner(),
             checks: compares(settings),
-        }));
+        });
+        *self.directory.lock().unwrap_or_else(|e| e.into_inner()) = Some(Arc::clone(&directory));
+        self.endpoint.set_directory(directory);
         let (view, local) = (adapter.view, adapter.local());
         self.endpoint
             .on_fetch(move || view.pe_block(local).doorbell.ring());
@@ -254,6 +262,27 @@ impl Network {
         // The program may be in no call that could tell: it computes, or waits for its memory to change.
         self.endpoint
             .on_failure(|error| fault::fail(&error.to_string()));
+    }
+
+    /// Whether a PE of another node has its static data laid out as this PE, which has `layout`. One that cannot be reached
+    /// counts as alike: whoever tries to reach it finds out why.
+    pub(crate) fn shares_statics(&self, pe: usize, layout: u64) -> bool {
+        let (number, last) = (pe as u32 + 1, &self.alike[pe % self.alike.len()]);
+        // Layouts are for ever, so what was found once holds.
+        if last.load(Ordering::Relaxed) == number {
+            return true;
+        }
+        let directory = self
+            .directory
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .clone();
+        match directory.and_then(|directory| directory.statics(pe as u32)) {
+            Some(theirs) if theirs == layout => last.store(number, Ordering::Relaxed),
+            Some(_) => return false,
+            None => {}
+        }
+        true
     }
 
     /// Whether somebody rings when other nodes have written this PE's memory.

@@ -10,6 +10,7 @@ mod foreign;
 mod found;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use shmem_ib::connect::Published;
 use shmem_ib::connect::endpoint::Endpoint;
@@ -90,6 +91,8 @@ impl Pmi {
         const { assert!(Published::LEN == ADDRESS_LEN) };
         let published = Published {
             checks,
+            // Moved into the segment before, if it was.
+            statics: view.pe_block(local).statics.load(Ordering::Relaxed),
             ..endpoint.published()
         };
         let address: [u8; Published::LEN] = published.to_bytes();

@@ -42,9 +42,9 @@ pub(crate) struct Runtime {
     pub(crate) local: usize,
     pub(crate) node: NodeView,
     pub(crate) my_node: u32,
-    /// The node whose memory the program's operations access without further ado: this one, and none where calls are
-    /// recorded. So who does not record has nothing to ask.
-    pub(crate) plain_node: u32,
+    /// The node whose memory the program's operations access directly: this one; none where calls are recorded or where
+    /// PEs of the node have different static data. So the fast path needs no test for either. Changes in init alone.
+    pub(crate) plain_node: AtomicU32,
     pub(crate) node_of: &'static [u32],
     pub(crate) local_of: &'static [u32],
     pub(crate) neighbours: Neighbours,

@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use shmem_ib::atomic::{self, AtomicOp, Width};
+use shmem_node::layout::INTERNAL_SIZE;
 
 use super::{Runtime, try_rt};
 use crate::heap::access;
@@ -60,7 +61,7 @@ impl Runtime {
     #[inline]
     #[track_caller]
     pub(crate) fn place(&'static self, pe: usize, offset: usize) -> Place {
-        match self.node(pe) == self.plain_node {
+        match self.node(pe) == self.plain_node.load(Ordering::Relaxed) {
             true => Place::Near(self.near(pe, offset)),
             false => Place::Far(pe),
         }
@@ -69,13 +70,70 @@ impl Runtime {
     /// Where it really is, for an operation that is recorded if any is.
     ///
     /// # Panics
-    /// If there is no such PE.
+    /// If there is no such PE, or it has other static data at `offset`.
     #[track_caller]
     pub(crate) fn real_place(&'static self, pe: usize, offset: usize) -> Place {
+        self.check_statics(pe, offset);
         match self.is_near(pe) {
             true => Place::Near(self.near(pe, offset)),
             false => Place::Far(pe),
         }
+    }
+
+    /// Whether the byte at `offset` is static data.
+    #[inline]
+    pub(crate) fn is_static(&self, offset: usize) -> bool {
+        (INTERNAL_SIZE..self.ranges.heap_at).contains(&offset)
+    }
+
+    /// Whether the byte at `offset` is static data, and `pe`, which exists, has something else there.
+    #[inline]
+    pub(crate) fn has_other_statics(&self, pe: usize, offset: usize) -> bool {
+        self.is_static(offset) && pe != self.me && !self.shares_statics(pe)
+    }
+
+    /// Whether `pe`, which exists, has the static data of this PE.
+    fn shares_statics(&self, pe: usize) -> bool {
+        // Written before the barrier of init.
+        let layout = |local| self.node.pe_block(local).statics.load(Ordering::Relaxed);
+        let own = layout(self.local);
+        match self.is_near(pe) {
+            true => layout(self.local_of[pe] as usize) == own,
+            false => self.network().shares_statics(pe, own),
+        }
+    }
+
+    /// Whether the launcher has seen to it that no PE has other static data than this one, unless it has none that is
+    /// symmetric.
+    pub(crate) fn all_share_statics(&self) -> bool {
+        let layout = self.node.statics().layout;
+        layout != 0 && layout == self.block.statics.load(Ordering::Relaxed)
+    }
+
+    /// # Panics
+    /// If the byte at `offset` is static data, and `pe` has something else there, or does not exist.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn check_statics(&self, pe: usize, offset: usize) {
+        if self.has_other_statics(pe, offset) {
+            self.other_statics(pe);
+        }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn other_statics(&self, pe: usize) -> ! {
+        panic!("{}", self.why_other_statics(pe))
+    }
+
+    /// Why static data of this PE means nothing to `pe`.
+    #[cold]
+    pub(crate) fn why_other_statics(&self, pe: usize) -> String {
+        format!(
+            "static data is symmetric among PEs of one program only, and PE {pe} (node {}) runs another program or \
+             another build of it, or keeps its static data private; use the symmetric heap between them",
+            self.node_of[pe]
+        )
     }
 
     #[inline(always)]

@@ -1,7 +1,5 @@
 //! From this process's pointers to symmetric addresses, and back, on this PE and on others of the node.
 
-use std::sync::atomic::Ordering;
-
 use crate::heap::address::Sym;
 use crate::runtime::{Runtime, rt, try_rt};
 use crate::statics::Statics;
@@ -25,7 +23,7 @@ pub fn local(sym: Sym) -> *mut u8 {
 }
 
 /// Where this PE can load and store `world_pe`'s copy of what lies at `sym`; `None` if that PE is on
-/// another node or does not exist.
+/// another node, does not exist, or has other static data there.
 ///
 /// # Panics
 /// Before init, or if `sym` lies outside the segment.
@@ -54,12 +52,16 @@ pub fn addr_accessible(at: *const u8, pe: usize) -> bool {
     let Some(rt) = try_rt().filter(|rt| pe < rt.n_pes) else {
         return false;
     };
-    match rt.ranges.find(at as usize, 1) {
-        Some(sym) if sym.offset() < rt.ranges.heap_at && rt.node_of[pe] == rt.my_node => {
-            rt.shares_statics(rt.local_of[pe] as usize)
-        }
-        found => found.is_some(),
-    }
+    let found = rt.ranges.find(at as usize, 1);
+    found.is_some_and(|sym| !rt.has_other_statics(pe, sym.offset()))
+}
+
+/// Why PE `world_pe`, if it exists, cannot be accessed at `sym`: it has other static data there.
+#[inline]
+pub fn why_other_statics(sym: Sym, world_pe: usize) -> Option<String> {
+    let rt = try_rt().filter(|rt| world_pe < rt.n_pes)?;
+    let other = rt.has_other_statics(world_pe, sym.offset());
+    other.then(|| rt.why_other_statics(world_pe))
 }
 
 /// Why [`symmetric`] finds no symmetric address for these bytes: for messages. Says what can be done.
@@ -86,16 +88,6 @@ impl Runtime {
             Some(at) => at as *mut u8,
             None => self.own(sym.offset()),
         }
-    }
-
-    /// Whether a PE of this node has symmetric static data, as this PE has it.
-    fn shares_statics(&self, local: usize) -> bool {
-        let layout = |local| {
-            let block = self.node.pe_block(local);
-            // Written before the barrier of init.
-            block.statics.load(Ordering::Relaxed)
-        };
-        layout(local) == layout(self.local)
     }
 
     /// Why the `len` bytes at `at` are not symmetric.
@@ -140,10 +132,9 @@ impl Runtime {
         if self.node_of.get(pe) != Some(&self.my_node) || sym.offset() > len {
             return None;
         }
-        let local = self.local_of[pe] as usize;
-        if sym.offset() < self.ranges.heap_at && !self.shares_statics(local) {
+        if self.has_other_statics(pe, sym.offset()) {
             return None;
         }
-        Some(self.neighbour(local, sym.offset()))
+        Some(self.neighbour(self.local_of[pe] as usize, sym.offset()))
     }
 }

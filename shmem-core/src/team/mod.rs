@@ -95,6 +95,8 @@ pub struct Team {
     meeting: AtomicBool,
     /// Whether a thread of this PE has left one half done.
     broken: AtomicBool,
+    /// Whether all members were found to have the static data of this PE, which is for ever.
+    alike: AtomicBool,
     /// In which, or was last; and how many it has begun: in the upper half.
     now: AtomicU64,
     /// Where the program called it; null before the first.
@@ -207,6 +209,7 @@ impl Team {
             mapping,
             meeting: AtomicBool::new(false),
             broken: AtomicBool::new(false),
+            alike: AtomicBool::new(false),
             now: AtomicU64::new(0),
             called_at: AtomicPtr::new(std::ptr::null_mut()),
             life: None,
@@ -312,6 +315,16 @@ impl Team {
     #[inline]
     pub(crate) fn is_world(&self) -> bool {
         self.slot == slots::WORLD
+    }
+
+    /// Whether all members are known to have the static data of this PE.
+    pub(crate) fn shares_statics(&self) -> bool {
+        self.alike.load(Ordering::Relaxed)
+    }
+
+    /// Notes that they do.
+    pub(crate) fn note_shared_statics(&self) {
+        self.alike.store(true, Ordering::Relaxed);
     }
 
     /// Notes that this PE begins a collective; gives how many of this team it has begun with that. One thread of

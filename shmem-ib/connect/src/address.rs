@@ -1,4 +1,4 @@
-//! The address under which the UD endpoint of a PE is found, and the 32 bytes with it that a job's
+//! The address under which the UD endpoint of a PE is found, and the 40 bytes with it that a job's
 //! bootstrap exchanges.
 
 #![forbid(unsafe_code)]
@@ -20,15 +20,15 @@ pub struct UdAddress {
     pub qkey: Qkey,
 }
 
-/// Why 32 bytes are no [`Published`].
+/// Why 40 bytes are no [`Published`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
     /// All bytes are zero: nobody has published an address here.
-    #[error("the 32-byte UD address is all zero: its PE has not published one")]
+    #[error("the 40-byte UD address is all zero: its PE has not published one")]
     Absent,
     /// Written by an incompatible version.
-    #[error("UD address has format version {0}, this program reads version 2: mixed builds?")]
+    #[error("UD address has format version {0}, this program reads version 3: mixed builds?")]
     Version(u8),
     /// The checksum or a reserved bit is wrong.
     #[error("UD address is damaged (its checksum or a reserved bit is wrong)")]
@@ -36,7 +36,7 @@ pub enum AddressError {
 }
 
 /// In four bits.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 impl UdAddress {
     /// The port, as verbs names it.
@@ -65,6 +65,8 @@ pub struct Published {
     /// Whether it compares the collectives that it calls. Of no matter to connections: a directory may keep those
     /// apart who would wait for each other.
     pub checks: bool,
+    /// Tells the layout of its static data from others; 0 if that is not symmetric. Of no matter to connections either.
+    pub statics: u64,
 }
 
 /// Bit of [`Published::by_owner`] in the byte of version and fabric.
@@ -76,10 +78,12 @@ const FABRIC: u8 = 0x03;
 
 impl Published {
     /// Bytes of the encoded form.
-    pub const LEN: usize = 32;
+    pub const LEN: usize = 40;
+    /// Where the checksum is.
+    const CRC: usize = 36;
 
     /// Encodes, big-endian: GID 16, UDP port 2, P_Key 2, a byte (version 4 bits, atomics by owners 1,
-    /// comparing 1, fabric 2), QPN 3, Q_Key 4, CRC-32 of the 28 bytes before.
+    /// comparing 1, fabric 2), QPN 3, Q_Key 4, layout of static data 8, CRC-32 of the 36 bytes before.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let ud = &self.ud;
@@ -92,8 +96,9 @@ impl Published {
         let checks = if self.checks { CHECKS } else { 0 };
         out[20] = VERSION << 4 | by_owner | checks | self.fabric.code();
         out[24..28].copy_from_slice(&ud.qkey.0.to_be_bytes());
-        let crc = crc32fast::hash(&out[..28]);
-        out[28..].copy_from_slice(&crc.to_be_bytes());
+        out[28..Self::CRC].copy_from_slice(&self.statics.to_be_bytes());
+        let crc = crc32fast::hash(&out[..Self::CRC]);
+        out[Self::CRC..].copy_from_slice(&crc.to_be_bytes());
         out
     }
 
@@ -108,7 +113,7 @@ impl Published {
         let word = |at: usize| {
             u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
-        if word(28) != crc32fast::hash(&bytes[..28]) {
+        if word(Self::CRC) != crc32fast::hash(&bytes[..Self::CRC]) {
             return Err(AddressError::Damaged);
         }
         let kind = bytes[20];
@@ -133,6 +138,7 @@ impl Published {
             pkey: Pkey(u16::from_be_bytes([bytes[18], bytes[19]])),
             by_owner: kind & BY_OWNER != 0,
             checks: kind & CHECKS != 0,
+            statics: u64::from(word(28)) << 32 | u64::from(word(32)),
         })
     }
 }
@@ -169,22 +175,22 @@ mod tests {
         #[test]
         fn round_trips(
             gid: [u8; 16], port: u16, qpn in 0u32..1 << 24, qkey in 0u32..1 << 31, fabric in 0u8..3,
-            pkey: u16, by_owner: bool, checks: bool,
+            pkey: u16, by_owner: bool, checks: bool, statics: u64,
         ) {
             let pkey = Pkey(pkey);
-            let this = Published { pkey, by_owner, checks, ..published(gid, port, qpn, qkey, fabric) };
+            let this = Published { pkey, by_owner, checks, statics, ..published(gid, port, qpn, qkey, fabric) };
             prop_assert_eq!(Published::from_bytes(&this.to_bytes()), Ok(this));
         }
 
         #[test]
-        fn any_flipped_bit_is_noticed(gid: [u8; 16], port: u16, fabric in 0u8..3, bit in 0usize..256) {
+        fn any_flipped_bit_is_noticed(gid: [u8; 16], port: u16, fabric in 0u8..3, bit in 0usize..8 * Published::LEN) {
             let mut bytes = published(gid, port, 77, 0x1234_5678, fabric).to_bytes();
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert_eq!(Published::from_bytes(&bytes), Err(AddressError::Damaged));
         }
 
         #[test]
-        fn random_bytes_never_panic(bytes: [u8; 32]) {
+        fn random_bytes_never_panic(bytes in prop::array::uniform::<_, { Published::LEN }>(any::<u8>())) {
             let _ = Published::from_bytes(&bytes);
         }
     }
@@ -193,14 +199,17 @@ mod tests {
     fn altered(at: usize, value: u8) -> [u8; Published::LEN] {
         let mut bytes = Published::default().to_bytes();
         bytes[at] = value;
-        let crc = crc32fast::hash(&bytes[..28]);
-        bytes[28..].copy_from_slice(&crc.to_be_bytes());
+        let crc = crc32fast::hash(&bytes[..Published::CRC]);
+        bytes[Published::CRC..].copy_from_slice(&crc.to_be_bytes());
         bytes
     }
 
     #[test]
     fn an_unwritten_slot_is_absent_not_damaged() {
-        assert_eq!(Published::from_bytes(&[0; 32]), Err(AddressError::Absent));
+        assert_eq!(
+            Published::from_bytes(&[0; Published::LEN]),
+            Err(AddressError::Absent)
+        );
     }
 
     #[test]

@@ -413,7 +413,8 @@ impl Files {
         Self(all)
     }
 
-    /// The room for static data that the settings or the files ask for: that of the program with most.
+    /// The room for static data that the settings or the files ask for: that of the program with most. If several
+    /// programs need any, each may take it; then PEs compare their layouts.
     fn statics(&self, settings: &Settings) -> StaticsRoom {
         let unreadable = marker::Program {
             marker: Marker::Absent,
@@ -431,7 +432,16 @@ impl Files {
                 _ => StaticsRoom::of(settings.statics_size, file),
             }
         });
-        rooms.max_by_key(|room| room.bytes).unwrap_or_default()
+        let of_both = |one: StaticsRoom, other: StaticsRoom| StaticsRoom {
+            bytes: one.bytes.max(other.bytes),
+            layout: if one.layout == other.layout {
+                one.layout
+            } else {
+                0
+            },
+        };
+        let needed = rooms.filter(|room| room.bytes > 0);
+        needed.reduce(of_both).unwrap_or_default()
     }
 
     /// Bytes of a heap for which a machine must have memory: none where the programs are known not to be

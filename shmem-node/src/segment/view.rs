@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use super::error::{SegmentError, os};
 use super::tables::{Header, KEY_AT, NodeTables};
 use crate::absence::Absence;
+use crate::alike::Alike;
 use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
@@ -269,10 +270,21 @@ impl NodeView {
         unsafe { self.heap.get(Self::ABSENCE) }
     }
 
+    /// Where in the first region of the heap memory their turns are told.
+    const TURNS: usize = Self::ABSENCE + size_of::<Absence>();
+
+    /// Whether the static data of all PEs of the node is laid out alike.
+    pub fn alike(&self) -> &'static Alike {
+        const AT: usize =
+            (NodeView::TURNS + size_of::<AtomicU32>()).next_multiple_of(align_of::<Alike>());
+        const { assert!(AT + size_of::<Alike>() + size_of::<Traces>() <= REGION) };
+        // SAFETY: behind the turns in the first region, aligned; it consists of atomics and zero is its initial state.
+        unsafe { self.heap.get(AT) }
+    }
+
     /// At which times the sleepers of the node look.
     pub fn turns(&self) -> Turns<'static> {
-        const AT: usize = NodeView::ABSENCE + size_of::<Absence>();
-        const { assert!(AT + size_of::<AtomicU32>() + size_of::<Traces>() <= REGION) };
+        const AT: usize = NodeView::TURNS;
         let nodes = self.on_machine().div_ceil(self.n_local());
         // SAFETY: behind the note of who is absent, which is a word; it is an atomic, and zero is its
         // initial state.

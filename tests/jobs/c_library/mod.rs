@@ -11,4 +11,5 @@ mod headers;
 mod install;
 mod pmi2;
 mod programs;
+mod statics;
 pub(crate) mod toolchain;

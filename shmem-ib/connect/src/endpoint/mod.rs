@@ -253,6 +253,7 @@ impl<H: Hca> Endpoint<H> {
             pkey: self.hca.port().lane.pkey,
             by_owner: self.by_owner,
             checks: false,
+            statics: 0,
         }
     }
 

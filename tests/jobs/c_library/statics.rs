@@ -1,0 +1,97 @@
+//! Static data: of PEs of several programs, and while threads and signal handlers write it.
+
+use std::path::{Path, PathBuf};
+
+use shmem_testkit::Job;
+
+use super::toolchain::{Toolchain, sources, toolchain};
+
+/// A program in two builds, whose variables lie at different places.
+fn two_builds(c: &Toolchain) -> [PathBuf; 2] {
+    let source = sources().join("programs/layouts.c");
+    let quiet = ["-Wno-deprecated-declarations"];
+    [
+        c.make("layouts", std::slice::from_ref(&source), &quiet),
+        c.make("layouts-other", &[source], &["-DOTHER", quiet[0]]),
+    ]
+}
+
+/// Ways to start half of `n` PEs as each program: one after the other on the command line, or by a script, of which
+/// the launcher knows nothing.
+fn jobs(c: &Toolchain, programs: &[PathBuf; 2], options: &str, n: usize, what: &str) -> [Job; 2] {
+    let half = n / 2;
+    let [one, other] = programs.each_ref().map(|p| p.to_str().unwrap());
+    let (first, half_text) = (half.to_string(), half.to_string());
+    let of_one = [one, what, "0", &half_text, &first];
+    let of_other = [other, what, &first, &half_text, "0"];
+    let count = format!("-n {half}");
+    let mut typed = of_one[1..].to_vec();
+    typed.push(":");
+    typed.extend(count.split(' '));
+    typed.extend(of_other);
+    let script = format!(
+        "if [ $PMI_RANK -lt {half} ]; then exec {}; else exec {}; fi",
+        of_one.join(" "),
+        of_other.join(" ")
+    );
+    [
+        c.job(&format!("-n {half} {options}"), &programs[0], &typed),
+        c.job(
+            &format!("-n {n} {options}"),
+            Path::new("/bin/sh"),
+            &["-c", &script],
+        ),
+    ]
+}
+
+#[test]
+fn static_data_is_symmetric_among_the_pes_of_each_program() {
+    let Some(c) = toolchain() else { return };
+    let programs = two_builds(c);
+    let mut turned = programs.clone();
+    turned.reverse();
+    for programs in [&programs, &turned] {
+        // Each program is on one node, is alone on one, and is on two.
+        for (options, n) in [("", 4), ("--nodes 2", 4), ("--nodes 3", 6)] {
+            for what in ["own", "query", "heap"] {
+                for job in jobs(c, programs, options, n, what) {
+                    assert_eq!(job.succeed(), "done\n", "{what} {options}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn static_data_of_another_program_is_refused() {
+    let Some(c) = toolchain() else { return };
+    let programs = two_builds(c);
+    for options in ["", "--nodes 2"] {
+        for (what, routine) in [
+            ("put", "shmem_long_put: dest"),
+            ("p", "shmem_long_p: dest"),
+            ("nbi", "shmem_long_put_nbi: dest"),
+            ("get", "shmem_long_get: source"),
+            ("iput", "shmem_long_iput: dest"),
+            ("iget", "shmem_long_iget: source"),
+            ("add", "shmem_long_atomic_add: dest"),
+            ("fetch", "shmem_long_atomic_fetch: dest"),
+            ("fetch_nbi", "shmem_uint64_atomic_fetch_nbi: dest"),
+            ("signal", "shmem_long_put_signal: sig_addr"),
+            ("signalled", "shmem_long_put_signal: dest"),
+            (
+                "reduce",
+                "static data is symmetric among PEs of one program only",
+            ),
+        ] {
+            for job in jobs(c, &programs, options, 4, what) {
+                let output = job.run();
+                let err = &output.stderr;
+                assert_eq!(output.code(), 1, "{what} {options}: {err}");
+                for part in [routine, "static data", "another program or another build"] {
+                    assert!(err.contains(part), "{what} {options}: no {part:?}: {err}");
+                }
+            }
+        }
+    }
+}
