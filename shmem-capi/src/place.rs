@@ -26,12 +26,18 @@ impl Place {
         if at == 0 {
             return Self::Null;
         }
+        // Zeroed variables of a library have memory of no file, directly behind the others.
+        let mut before = (0, "");
         let path = maps.lines().find_map(|line| {
             let mut fields = line.splitn(6, ' ');
             let (from, to) = fields.next()?.split_once('-')?;
             let from = usize::from_str_radix(from, 16).ok()?;
             let to = usize::from_str_radix(to, 16).ok()?;
-            let path = fields.nth(4).unwrap_or_default().trim();
+            let path = match fields.nth(4).unwrap_or_default().trim() {
+                "" if before.0 == from && before.1.starts_with('/') => before.1,
+                path => path,
+            };
+            before = (to, path);
             (from..to).contains(&at).then_some(path)
         });
         match path {
@@ -63,6 +69,7 @@ mod tests {
 
     const MAPS: &str = "\
 55e0c0000000-55e0c0001000 rw-p 00003000 08:01 1311 /usr/lib/a library.so
+55e0c0001000-55e0c0003000 rw-p 00000000 00:00 0 
 55e0c1000000-55e0c1021000 rw-p 00000000 00:00 0                          [heap]
 7f0000000000-7f0000021000 rw-p 00000000 00:00 0 
 7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
@@ -74,6 +81,8 @@ mod tests {
         assert_eq!(at(0), Place::Null);
         let library = Place::File("/usr/lib/a library.so".to_owned());
         assert_eq!(at(0x55e0_c000_0010), library);
+        // Of the same library, at the end of what is zero at first.
+        assert_eq!(at(0x55e0_c000_2ff0), library);
         assert_eq!(at(0x55e0_c100_0000), Place::Malloc);
         assert_eq!(at(0x7f00_0000_0000), Place::Other);
         assert_eq!(at(0x7ffd_0002_0fff), Place::Stack);
