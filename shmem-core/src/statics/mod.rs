@@ -82,6 +82,8 @@ pub(crate) enum Why {
     Nothing,
     /// The operating system refused.
     Os(i32),
+    /// Other threads run that may be writing it.
+    Threads,
 }
 
 impl std::fmt::Display for Why {
@@ -117,6 +119,10 @@ impl std::fmt::Display for Why {
                 "SHMEM_HEAP_PAGES=huge, whose pages are too large for static data; set it to \
                  transparent or default",
             ),
+            Self::Threads => f.write_str(
+                "another thread of the process runs, and did not stop while shmem_init was to move static data; start threads \
+                 after shmem_init",
+            ),
             Self::Nothing => f.write_str("the program seems to have no static data"),
             Self::Os(errno) => write!(
                 f,
@@ -151,8 +157,8 @@ fn fits(data: &StaticData, view: &NodeView, settings: &Settings) -> Result<(), W
 /// Moves the main program's static data into the segment of this PE, the `local`th of its node, and
 /// tells the others. `heap` is the file of the node's heap memory.
 ///
-/// Stores of other threads to static data are lost while this runs: it belongs to the beginning of a
-/// program.
+/// No signal handler of this thread and no other thread runs while the data moves: what they stored would be lost.
+/// Threads that block all signals do run.
 pub(crate) fn share(
     view: &NodeView,
     local: usize,
@@ -189,6 +195,9 @@ fn move_all(
     let stretches: Vec<Stretch> = data.stretches.iter().map(place).collect();
     let stretches: &'static [Stretch] = Vec::leak(stretches);
     let mut pages = remap::Present::open(page);
+    // From here on nothing is allocated until threads go on again: one of them may hold the allocator's lock.
+    let undisturbed = sys::Undisturbed::begin();
+    let stopped = sys::stop_others(&undisturbed).map_err(|_| Why::Threads)?;
     for (stretch, from) in stretches.iter().zip(&data.stretches) {
         let job = remap::Job {
             stretch: *stretch,
@@ -197,10 +206,12 @@ fn move_all(
             file: heap.as_raw_fd(),
             in_file: view.segment_in_file(local),
         };
-        // SAFETY: the stretch is writable data of the main program, which stays loaded for ever; its room
+        // SAFETY: no other thread runs that could be stopped; the stretch is writable data of the main program, which stays loaded for ever; its room
         // in the segment is this PE's own, and no other PE knows that it is used.
         unsafe { remap::remap(job, &mut pages) }.map_err(Why::Os)?;
     }
+    drop(stopped);
+    drop(undisturbed);
     fork::keep_private(
         stretches,
         heap,
@@ -227,6 +238,7 @@ mod tests {
             ),
             (Why::Other { need: 4096 }, "SHMEM_STATICS_SIZE=4k"),
             (Why::HugePages, "SHMEM_HEAP_PAGES"),
+            (Why::Threads, "start threads after shmem_init"),
             (Why::Os(libc::ENOMEM), "memory"),
         ] {
             let text = why.to_string();

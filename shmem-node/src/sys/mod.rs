@@ -5,6 +5,7 @@
 mod memory;
 mod net;
 mod socket;
+mod stop;
 mod thread;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ pub use socket::{
     MAX_FDS, connect_now, keep_alive, peer_user, recv_now, recv_with_fds, room_for_descriptors,
     send_now, send_with_fds, user, wait_any, wait_hangup, wait_read, wait_readable, wait_writable,
 };
+pub use stop::{OthersStopped, Undisturbed, stop_others};
 pub use thread::{
     barrier_by_others, barrier_everywhere, bind_to, end_at_once, futex_wait, futex_wake, has_ended,
     is_library_thread, register_barrier_everywhere, spawn_thread, was_forked, watch_forks,

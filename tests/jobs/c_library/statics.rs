@@ -95,3 +95,27 @@ fn static_data_of_another_program_is_refused() {
         }
     }
 }
+
+/// Many PEs at once: what goes wrong goes wrong now and then.
+#[test]
+fn nothing_is_lost_while_static_data_moves() {
+    let Some(c) = toolchain() else { return };
+    let source = sources().join("programs/meanwhile.c");
+    let shared = c.make("meanwhile", std::slice::from_ref(&source), &["-pthread"]);
+    let fixed = c.make("meanwhile-static", &[source], &["-pthread", "-static"]);
+    for program in [&shared, &fixed] {
+        for what in ["count", "turns", "allocate", "timer"] {
+            for options in ["-np 8", "-np 4 --nodes 2"] {
+                // One arena, which all threads use.
+                let job = c.job(options, program, &[what]);
+                let job = job.env("GLIBC_TUNABLES", "glibc.malloc.arena_max=1");
+                assert_eq!(
+                    job.succeed(),
+                    "done\n",
+                    "{what} {options} {}",
+                    program.display()
+                );
+            }
+        }
+    }
+}
