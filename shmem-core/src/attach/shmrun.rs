@@ -80,7 +80,7 @@ fn closed(fds: Descriptors, fd: RawFd) -> Error {
             .into(),
         false => format!(
             "{ENV_NODE} is set, but descriptor {fd} is closed: this process is not the one that \
-             shmrun started (a child of it must be started with shmrun again)"
+             shmrun started (a child of it must be started with shmrun again), or it has closed that descriptor"
         ),
     })
 }
