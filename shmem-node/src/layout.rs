@@ -25,6 +25,10 @@ const _: () = assert!(align_of::<PeBlock>().is_multiple_of(APART));
 const _: () = assert!(align_of::<SlotHeader>().is_multiple_of(LINE));
 const _: () = assert!(align_of::<Record>().is_multiple_of(LINE));
 
+/// Smallest unit and alignment of a block of the symmetric heap: a line, so that objects of different PEs' making
+/// never share one. The size of a heap is a multiple of it.
+pub const HEAP_GRAIN: usize = LINE;
+
 /// Regions that lie inside of one mapping begin at multiples of this, whatever a page is.
 pub const REGION: usize = 4096;
 

@@ -18,7 +18,8 @@ fn large_heaps_for_many_pes_start_at_once() {
 #[test]
 fn a_heap_that_is_too_small_names_the_variable_on_all_pes() {
     let output = shmrun("-n 3 -l", &[LIVES, "1"])
-        .env("SHMEM_SYMMETRIC_SIZE", "1k")
+        // Rounded up to what the allocator takes.
+        .env("SHMEM_SYMMETRIC_SIZE", "1000")
         .run();
     let err = output.stderr;
     assert_eq!(output.status.code(), Some(1), "{err}");

@@ -7,9 +7,8 @@
 
 use std::collections::BTreeMap;
 
-/// Smallest unit and alignment of a block: a cache line, so that objects of different PEs' making
-/// never share one.
-pub(crate) const GRAIN: usize = 64;
+/// Smallest unit and alignment of a block.
+pub(crate) const GRAIN: usize = shmem_node::layout::HEAP_GRAIN;
 
 /// Free and used ranges of `0..size`.
 #[derive(Debug)]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::layout::HEAP_GRAIN;
+
 /// Why a value was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -42,6 +44,11 @@ pub(super) fn size(text: &str) -> Result<u64, ValueError> {
     } else {
         Err(ValueError::OutOfRange)
     }
+}
+
+/// Bytes of a heap: whole units of its allocator, so that a block of the size that is asked for fits.
+pub(super) fn heap_size(text: &str) -> Result<u64, ValueError> {
+    Ok(size(text)?.next_multiple_of(HEAP_GRAIN as u64))
 }
 
 /// A variable that counts when it is set, whatever to (OpenSHMEM 1.6 section 8). The default is the
@@ -150,6 +157,12 @@ mod tests {
         assert_eq!(size("many"), Err(ValueError::NotANumber));
         assert_eq!(size("1x"), Err(ValueError::Unit("x".into())));
         assert_eq!(size("1000t"), Err(ValueError::OutOfRange));
+    }
+
+    #[test]
+    fn heaps_hold_a_block_of_their_size() {
+        let found = ["0", "1", "4095", "64", "1048577"].map(heap_size);
+        assert_eq!(found, [0, 64, 4096, 64, (1 << 20) + 64].map(Ok));
     }
 
     #[test]
