@@ -58,6 +58,11 @@ impl Node {
             launch, settings, ..
         } = *parts;
         let cwd = OsString::from_vec(launch.cwd.clone());
+        if parts.far && !Path::new(&cwd).is_absolute() {
+            let text =
+                "the working directory of shmrun has been removed; --chdir names another one";
+            return Err(text.to_owned());
+        }
         std::env::set_current_dir(Path::new(&cwd))
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
         if parts.far {

@@ -259,8 +259,9 @@ pub(super) unsafe fn spawner(
             return 1;
         }
         sys::set_name(c"shmrun-spawner");
-        // As its PEs are to have them.
+        // As its PEs are to have them. A core file of this process would have what the agent knew.
         sys::restore_limits();
+        sys::be_undumpable();
         // SAFETY: the socket was put there just now and nobody else owns it here.
         let socket = unsafe { sys::own(recipe.fds.template()) };
         match exec::serve(socket.as_fd(), recipe) {

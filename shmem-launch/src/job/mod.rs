@@ -8,6 +8,7 @@ mod programs;
 mod spawned;
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -181,11 +182,15 @@ pub(crate) fn prepare(cli: &Cli, settings: &Settings, start: u64) -> Result<Job,
     Ok(Job { output, ..job })
 }
 
+/// `.` where it has been removed: agents of this machine are in it all the same.
 fn working_directory() -> Result<PathBuf, JobError> {
-    std::env::current_dir().map_err(|source| JobError::Os {
-        what: "cannot tell the working directory",
-        source,
-    })
+    match std::env::current_dir() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(PathBuf::from(".")),
+        found => found.map_err(|source| JobError::Os {
+            what: "cannot tell the working directory",
+            source,
+        }),
+    }
 }
 
 /// Checks what is to run, and adds what the settings say.

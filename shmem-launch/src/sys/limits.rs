@@ -41,15 +41,20 @@ pub(crate) fn adopt_limits(limits: Vec<SoftLimit>) {
 }
 
 /// From now on there is no core file of this process, or of one that is forked from it: its memory
-/// has the key of the job in many places.
+/// has the key of the job in many places. The kernel ignores a limit of 0 where core files go to a program; with one
+/// of 1 it starts none, and no file is as small.
 pub(crate) fn leave_no_core_file() {
     let old = getrlimit(Resource::Core);
-    let none = Rlimit {
-        current: Some(0),
-        maximum: old.maximum,
-    };
-    FIRST_CORE.get_or_init(|| old);
-    let _ = setrlimit(Resource::Core, none);
+    FIRST_CORE.get_or_init(|| Rlimit { ..old });
+    for few in [1, 0] {
+        let none = Rlimit {
+            current: Some(few),
+            maximum: old.maximum,
+        };
+        if setrlimit(Resource::Core, none).is_ok() {
+            return;
+        }
+    }
 }
 
 /// Raises the limit of descriptors to `need`, as far as this user may; gives what it is then.

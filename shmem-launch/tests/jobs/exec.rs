@@ -6,7 +6,7 @@ use shmem_launch::frame::OUTPUT_WINDOW;
 use shmem_testkit::processes::{kill, status_kib};
 use shmem_testkit::wait_until;
 
-use crate::support::{kill_when, sh, shmrun};
+use crate::support::{kill_when, sh, shmrun, shmrun_after};
 
 #[test]
 fn every_pe_knows_its_place() {
@@ -218,6 +218,58 @@ fn environment_and_directory_are_passed_on() {
         (out.code(), out.stdout.as_str()),
         (0, "b c there /usr\nb c there /usr\n")
     );
+}
+
+#[test]
+fn a_job_runs_in_a_directory_that_was_removed() {
+    let gone = std::env::temp_dir().join(format!("shmrun-gone-{}", std::process::id()));
+    std::fs::create_dir(&gone).unwrap();
+    let enter = format!("cd {0} && rmdir {0}", gone.display());
+    for options in [["-n", "2", "--nodes", "1"], ["-n", "2", "--nodes", "2"]] {
+        let program = ["sh", "-c", "readlink /proc/self/cwd"];
+        let out = shmrun_after(&enter, &[&options[..], &program].concat()).run();
+        assert_eq!(out.code(), 0, "{out:?}");
+        assert_eq!(out.stdout.matches("(deleted)").count(), 2, "{out:?}");
+        std::fs::create_dir(&gone).unwrap();
+    }
+    std::fs::remove_dir(&gone).unwrap();
+}
+
+/// Where core files go to a program, the kernel starts it although the limit is 0, but not where it is 1.
+#[test]
+fn agents_leave_no_core_file_and_pes_as_the_user_wants() {
+    let soft_and_hard = |pid: i32| {
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let line = limits.lines().find(|l| l.starts_with("Max core file size"));
+        let mut words = line.unwrap().split_whitespace().skip(4).map(str::to_owned);
+        [words.next().unwrap(), words.next().unwrap()]
+    };
+    let args = ["-n", "2", "--nodes", "2", "sleep", "1000"];
+    for limit in ["0", "4096", "$(ulimit -Hc)"] {
+        let job = shmrun_after(&format!("ulimit -Sc {limit}"), &args).start();
+        let pes = job.wait_for("sleep", 2);
+        let [_, hard] = soft_and_hard(pes[0]);
+        for pe in pes {
+            let [soft, _] = soft_and_hard(pe);
+            let as_wanted = match limit {
+                "0" => soft == "0",
+                // In blocks, whose size is the shell's.
+                "4096" => soft.parse().is_ok_and(|bytes: u64| bytes >= 4096) || hard == "0",
+                _ => soft == hard,
+            };
+            assert!(as_wanted, "{limit}: {soft}");
+        }
+        let of_ours = |name: &str| name.starts_with("shmrun") || name == "pe-guard";
+        let ours = job.processes().into_iter().filter(|p| of_ours(&p.name));
+        let ours: Vec<_> = ours.filter(|p| p.name != "shmrun-spawner").collect();
+        assert!(ours.len() >= 5, "{ours:?}");
+        for p in ours {
+            let least = if hard == "0" { "0" } else { "1" };
+            assert_eq!(soft_and_hard(p.pid)[0], least, "{p:?}");
+        }
+        job.kill(15);
+        job.wait();
+    }
 }
 
 #[test]
