@@ -3,6 +3,7 @@
 //! this crate is here, and is what rustix lacks. The drivers only add the promise that whoever forks has
 //! a single thread, and that other threads have nothing to do with what is executed at once.
 
+mod create;
 mod descriptors;
 mod epoll;
 mod limits;
@@ -14,6 +15,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+pub(crate) use create::create;
 pub(crate) use descriptors::{
     arrange_fds, bytes_waiting, close_all_but, dev_null, eventfd, is_hung_up, own, pipe,
     poll_readable, poll_writable, set_nonblocking, socketpair, take_stdin,

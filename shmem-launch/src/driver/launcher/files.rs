@@ -4,10 +4,14 @@
 //! full is told as for any other output. A file is made when a PE writes for the first time; those that
 //! an earlier job has left under such names are removed at the start. Few are open at a time: a PE that
 //! comes again has its file opened again.
+//!
+//! Other users may write to the directory, too. So the first write to a file makes a new one, and one that is opened
+//! again has to be the one that was made: no link leads anywhere else.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::frame::Stream;
@@ -34,6 +38,8 @@ pub(super) struct Files {
     width: usize,
     /// The one used last at the end.
     open: VecDeque<(u32, File)>,
+    /// Device and number of each file that was made.
+    made: HashMap<u32, (u64, u64)>,
 }
 
 impl Files {
@@ -58,6 +64,7 @@ impl Files {
             stream,
             width: (n_pes - 1).to_string().len(),
             open: VecDeque::with_capacity(OPEN),
+            made: HashMap::new(),
         }))
     }
 
@@ -78,6 +85,35 @@ impl Files {
         Ok(())
     }
 
+    /// The file of a PE, made if it was not yet.
+    fn file_of(&mut self, rank: u32) -> io::Result<File> {
+        let path = self.path(rank);
+        let mut how = OpenOptions::new();
+        how.append(true);
+        if let Some(made) = self.made.get(&rank) {
+            // What is a pipe by now must not make this wait.
+            how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+            let same = |file: &File| identity(file).is_ok_and(|found| found == *made);
+            match how.open(&path) {
+                Ok(file) if same(&file) => return Ok(file),
+                // The user may have removed what is not needed any more.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                _ => return Err(io::Error::other("another file has taken its place")),
+            }
+        }
+        let file = how
+            .create_new(true)
+            .open(path)
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    io::Error::new(e.kind(), "another process has made it since the job began")
+                }
+                _ => e,
+            })?;
+        self.made.insert(rank, identity(&file)?);
+        Ok(file)
+    }
+
     fn write_one(&mut self, rank: u32, data: &[u8]) -> io::Result<()> {
         let known = self.open.iter().position(|(of, _)| *of == rank);
         let mut file = match known.and_then(|at| self.open.remove(at)) {
@@ -86,14 +122,18 @@ impl Files {
                 if self.open.len() == OPEN {
                     self.open.pop_front();
                 }
-                let mut how = OpenOptions::new();
-                how.append(true).create(true).open(self.path(rank))?
+                self.file_of(rank)?
             }
         };
         let written = file.write_all(data);
         self.open.push_back((rank, file));
         written
     }
+}
+
+/// Device and number of a file.
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|m| (m.dev(), m.ino()))
 }
 
 /// Whether a file has a name as a PE's has.
@@ -107,6 +147,8 @@ fn is_ours(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -134,6 +176,50 @@ mod tests {
             let text = fs::read_to_string(dir.join(format!("rank.{rank:03}.out"))).unwrap();
             assert_eq!(text, "0\n1\n2\n", "{rank}");
         }
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn no_link_or_file_of_others_is_written_to() {
+        let dir = std::env::temp_dir().join(format!("shmrun-planted-{}", std::process::id()));
+        let victim = dir.join("victim");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(&victim, "precious").unwrap();
+        let [mut out, _] = Files::prepare(&dir, 200).unwrap();
+        let write = |out: &mut Files, rank: u32| {
+            let mut text = Separate::default();
+            text.add(rank, b"line\n");
+            out.write(&text)
+        };
+        let planted: [(u32, &dyn Fn(PathBuf)); 4] = [
+            (0, &|path| symlink(&victim, path).unwrap()),
+            (1, &|path| symlink(dir.join("new"), path).unwrap()),
+            (2, &|path| fs::hard_link(&victim, path).unwrap()),
+            (3, &|path| fs::write(path, "theirs").unwrap()),
+        ];
+        for (rank, plant) in planted {
+            // Before the PE writes for the first time.
+            plant(out.path(rank));
+            let said = write(&mut out, rank).unwrap_err();
+            assert!(said.contains("another process has made it"), "{said}");
+        }
+        for (rank, plant) in planted {
+            // When its file is closed meanwhile.
+            let rank = rank + 10;
+            write(&mut out, rank).unwrap();
+            (20..20 + OPEN as u32).for_each(|other| write(&mut out, other).unwrap());
+            fs::rename(out.path(rank), dir.join("away")).unwrap();
+            plant(out.path(rank));
+            let said = write(&mut out, rank).unwrap_err();
+            assert!(said.contains("another file has taken its place"), "{said}");
+        }
+        write(&mut out, 15).unwrap();
+        (20..20 + OPEN as u32).for_each(|other| write(&mut out, other).unwrap());
+        fs::remove_file(out.path(15)).unwrap();
+        write(&mut out, 15).unwrap();
+        assert_eq!(fs::read_to_string(out.path(15)).unwrap(), "line\n");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert!(!dir.join("new").exists());
         fs::remove_dir_all(&dir).unwrap();
     }
 }

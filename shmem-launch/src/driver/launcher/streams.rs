@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -245,7 +246,7 @@ fn of<'a>(stream: Stream, out: &'a io::Stdout, err: &'a io::Stderr) -> BorrowedF
 /// # Errors
 /// When it cannot be written.
 pub(super) fn put_file(file: &OsStr, content: &[u8]) -> Result<(), Lost> {
-    File::create(file)
+    sys::create(Path::new(file))
         .and_then(|mut to| to.write_all(content))
         .map_err(|e| Lost::of(&format!("the file {}", file.display()), &e))
 }

@@ -3,9 +3,9 @@
 //! Its agent holds a lock on it for as long as it lives, of which nothing has to be told: a directory without
 //! that lock is nobody's, and whoever comes across it removes it.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -115,7 +115,12 @@ fn remove_abandoned_in(parent: &Path) {
 
 /// The lock of a directory; `None` if somebody has it, or there is no such directory.
 fn lock(dir: &Path) -> Option<File> {
-    let file = File::open(dir).ok()?;
+    // Where others may write, a link can take its place.
+    let how = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_DIRECTORY)
+        .clone();
+    let file = how.open(dir).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     Some(file)
 }
@@ -123,7 +128,10 @@ fn lock(dir: &Path) -> Option<File> {
 /// Whether that is what is there.
 fn is_at(file: &File, path: &Path) -> bool {
     let number = |m: std::fs::Metadata| (m.dev(), m.ino());
-    let (this, there) = (file.metadata().map(number), path.metadata().map(number));
+    let (this, there) = (
+        file.metadata().map(number),
+        path.symlink_metadata().map(number),
+    );
     this.is_ok_and(|this| there.is_ok_and(|there| this == there))
 }
 
