@@ -1,7 +1,10 @@
 //! Kernels and containers that lack something: jobs run, or a message says what is missing.
 
-use shmem_testkit::Job;
+use shmem_testkit::needs::skipped;
+use shmem_testkit::tools::CC;
+use shmem_testkit::{Job, text};
 
+use crate::c_library::toolchain::{scratch, sources, works};
 use crate::programs::{CONFORMANCE, FILTERED, HELLO, LIVES, SHMRUN, STATICS};
 
 /// A job of `shmrun` where the kernel lacks something, as the program `filtered` names it.
@@ -114,5 +117,29 @@ fn a_job_says_which_system_call_is_missing() {
             assert_eq!(ended.code(), Some(125), "{lacks}: {err}");
             assert!(err.contains(said), "{lacks}: {err}");
         }
+    }
+}
+
+/// What a PE leaves in a session of its own is found by its parent, however the kernel shows that.
+#[test]
+fn nothing_is_left_where_the_kernel_lists_no_children() {
+    if !works(&CC.words()) {
+        return skipped("c", format!("there is no {}", CC.words()));
+    }
+    let library = scratch().join("libno_children.so");
+    let options = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"];
+    let made = CC
+        .command()
+        .args(options)
+        .args([&library, &sources().join("programs/no_children.c")])
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let script = "setsid sleep 1000 >/dev/null 2>&1 </dev/null & sleep 0.2; exit $PMI_RANK";
+    for options in ["-n 2", "-n 2 --nodes 2"] {
+        let job = Job::new(SHMRUN, options, &["sh", "-c", script]);
+        let output = job.env("LD_PRELOAD", &library).run();
+        assert_eq!(output.status.code(), Some(1), "{options}: {output:?}");
     }
 }

@@ -244,8 +244,45 @@ pub(crate) fn is_running(pid: i32) -> bool {
 
 /// The children of this (single-threaded) process.
 pub(crate) fn children() -> Vec<i32> {
-    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    let Ok(text) = std::fs::read_to_string("/proc/thread-self/children") else {
+        // A kernel without CONFIG_PROC_CHILDREN has no such list.
+        return children_of(rustix::process::getpid().as_raw_pid());
+    };
     text.split_whitespace()
         .filter_map(|p| p.parse().ok())
         .collect()
+}
+
+/// The processes that say that `parent` is theirs.
+fn children_of(parent: i32) -> Vec<i32> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| parent_of(pid) == Some(parent)).collect()
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything, and the state.
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_found_by_their_parent() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let pid = child.id().cast_signed();
+        let this = rustix::process::getpid().as_raw_pid();
+        assert_eq!(parent_of(pid), Some(this));
+        assert!(children_of(this).contains(&pid));
+        assert_eq!(children_of(pid), []);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(parent_of(pid), None);
+    }
 }

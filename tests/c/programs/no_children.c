@@ -1,0 +1,39 @@
+/* To be preloaded: files in /proc that list the children of a thread do not exist, as in kernels without CONFIG_PROC_CHILDREN. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/types.h>
+
+typedef int opens(const char *path, int flags, ...);
+
+static int hidden(const char *path)
+{
+    const char *last = strrchr(path, '/');
+    return last && strcmp(last, "/children") == 0 && strncmp(path, "/proc/", 6) == 0;
+}
+
+static int forward(const char *name, const char *path, int flags, mode_t mode)
+{
+    if (hidden(path)) {
+        errno = ENOENT;
+        return -1;
+    }
+    opens *real = (opens *) dlsym(RTLD_NEXT, name);
+    return real(path, flags, mode);
+}
+
+#define OPEN(name)                                          \
+    int name(const char *path, int flags, ...)              \
+    {                                                       \
+        va_list list;                                       \
+        va_start(list, flags);                              \
+        mode_t mode = va_arg(list, mode_t);                 \
+        va_end(list);                                       \
+        return forward(#name, path, flags, mode);           \
+    }
+
+OPEN(open)
+OPEN(open64)
