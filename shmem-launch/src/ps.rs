@@ -122,6 +122,16 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
+/// The same for a text of several lines.
+fn printable_lines(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    let shown = lines.map(|line| match line.strip_suffix('\n') {
+        Some(line) => printable(line) + "\n",
+        None => printable(line),
+    });
+    shown.collect()
+}
+
 /// Users and processes of launchers, from the kernel's list of Unix sockets.
 fn launchers(sockets: &str) -> Vec<(u32, u32)> {
     let named = sockets.lines().filter_map(|line| {
@@ -223,7 +233,7 @@ pub(crate) fn run(job: Option<&str>, stacks: bool) -> Result<String, (String, u8
         false => Question::Waits,
     };
     match ask(user, pid, question) {
-        Ok(text) => Ok(text),
+        Ok(text) => Ok(printable_lines(&text)),
         Err(e) => Err((
             format!("--ps {job}: its shmrun does not answer: {e}"),
             exit::LAUNCHER,
@@ -243,6 +253,13 @@ mod tests {
         assert_eq!(Question::parse(b""), Ok(None));
         assert_eq!(Question::parse(b"what\n"), Err(()));
         assert_eq!(Question::parse(&[b'x'; WORD_MAX]), Err(()));
+    }
+
+    #[test]
+    fn answers_move_no_cursor() {
+        let answer = "PE 0\n\u{1b}]0;title\u{7}\r\u{9b}2J\n\nend";
+        let shown = "PE 0\n?]0;title???2J\n\nend";
+        assert_eq!(printable_lines(answer), shown);
     }
 
     #[test]

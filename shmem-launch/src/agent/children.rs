@@ -124,7 +124,7 @@ impl Agent {
                 self.output.child_closed(child, now, &mut self.up);
             }
             other => {
-                let e = format!("a frame that only goes down: {other:?}");
+                let e = format!("a frame that only goes down: {}", other.kind());
                 let failure = c.fail_to_understand(&e, now);
                 self.child_failed(child, failure, now);
             }

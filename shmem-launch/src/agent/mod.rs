@@ -404,7 +404,7 @@ impl Agent {
                 pes,
                 budget_ms,
             } => self.trace(number, pes, budget_ms),
-            other => self.broken_parent(&format!("a frame that only goes up: {other:?}")),
+            other => self.broken_parent(&format!("a frame that only goes up: {}", other.kind())),
         }
     }
 

@@ -62,6 +62,8 @@ pub use launch::{
 pub use pmix::{FromServer, PmixJob, ToServer};
 pub use stream::{FrameReader, OutBuf, each_frame};
 
+use std::fmt;
+
 use crate::census::{Census, Example};
 use crate::exit::{Fault, Loss};
 use crate::fold::Notice;
@@ -301,6 +303,24 @@ impl<'a> Frame<'a> {
     }
 }
 
+impl Frame<'_> {
+    /// The kind of a message without what it says, which may be the key of the job.
+    pub fn kind(&self) -> String {
+        struct Word(String);
+        impl fmt::Write for Word {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                let is_word = text.bytes().all(|b| b.is_ascii_alphanumeric());
+                self.0.push_str(if is_word { text } else { "" });
+                // Ends the description behind its first word.
+                is_word.then_some(()).ok_or(fmt::Error)
+            }
+        }
+        let mut word = Word(String::new());
+        let _ = fmt::write(&mut word, format_args!("{self:?}"));
+        word.0
+    }
+}
+
 /// Appends an `Output` frame whose data lies in two parts, without joining them first.
 pub fn encode_output(out: &mut Vec<u8>, rank: u32, stream: Stream, head: &[u8], tail: &[u8]) {
     encode(out, |out| {
@@ -520,6 +540,14 @@ mod tests {
                 let _ = Frame::decode(content);
             }
         }
+    }
+
+    #[test]
+    fn a_message_is_named_without_what_it_says() {
+        let named = [Frame::Launch(b"secret"), Frame::Go, Frame::Credit(7)].map(|f| f.kind());
+        assert_eq!(named, ["Launch", "Go", "Credit"]);
+        let stop = Frame::Stop { grace_ns: 1 };
+        assert_eq!(stop.kind(), "Stop");
     }
 
     #[test]
