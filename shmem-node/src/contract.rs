@@ -4,6 +4,7 @@
 //! the ranks only, so a template can prepare them once.
 
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 /// The numbers of the descriptors that a PE starts with: six in a row.
@@ -27,6 +28,11 @@ impl Descriptors {
             .saturating_sub(Self::COUNT)
             .clamp(3, Self::USUAL.first);
         Self { first }
+    }
+
+    /// All of them.
+    pub(crate) fn all(self) -> Range<RawFd> {
+        self.first..self.first + Self::COUNT
     }
 
     /// The template's socket, which a PE does not have any more.

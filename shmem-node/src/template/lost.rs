@@ -8,8 +8,11 @@
 
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::os::fd::RawFd;
 use std::ptr;
+
+use libc::STDERR_FILENO;
 
 use serde::{Deserialize, Serialize};
 
@@ -64,14 +67,14 @@ impl Lost {
         if found { self } else { Self::default() }
     }
 
-    /// Looks at this process, which was executed with no descriptor above `last_given`. What a kernel or a container
-    /// does not show is taken for absent.
-    pub fn look(last_given: RawFd) -> Self {
+    /// Looks at this process, which was executed with standard streams and the descriptors `given`. What a kernel or a
+    /// container does not show is taken for absent.
+    pub fn look(given: Range<RawFd>) -> Self {
         let status = fs::read("/proc/self/status").unwrap_or_default();
         Self::of_status(&status)
             .and(Self::TIMER.when(has_timer()))
             .and(Self::CHILD_SIGNAL.when(!ends_of_children_are_kept()))
-            .and(Self::DESCRIPTORS.when(has_descriptor_above(last_given)))
+            .and(Self::DESCRIPTORS.when(has_descriptor_beside(given)))
     }
 
     /// What `/proc/self/status` shows.
@@ -128,8 +131,9 @@ fn ends_of_children_are_kept() -> bool {
     }
 }
 
-fn has_descriptor_above(last_given: RawFd) -> bool {
-    sys::listed_descriptors(last_given + 1, RawFd::MAX).is_ok_and(|open| !open.is_empty())
+fn has_descriptor_beside(given: Range<RawFd>) -> bool {
+    let open = sys::listed_descriptors(STDERR_FILENO + 1, RawFd::MAX);
+    open.is_ok_and(|open| open.iter().any(|fd| !given.contains(fd)))
 }
 
 #[cfg(test)]
@@ -161,6 +165,9 @@ mod tests {
         );
     }
 
+    /// The first of two numbers that a child may have been given.
+    const GIVEN: RawFd = 100;
+
     /// Runs in a child, which has one thread, and returns what it finds after `act`.
     fn found_after(act: impl FnOnce()) -> Lost {
         // SAFETY: the child calls nothing that other threads could have locked but the allocator, which the C
@@ -171,7 +178,7 @@ mod tests {
                 // SAFETY: nothing of this process is used any more.
                 let closed = unsafe { sys::close_between(3, RawFd::MAX) };
                 act();
-                let found = closed.map_or(255, |()| Lost::look(2).bits());
+                let found = closed.map_or(255, |()| Lost::look(GIVEN..GIVEN + 2).bits());
                 sys::end_at_once(found as i32)
             }
             child => {
@@ -218,6 +225,17 @@ mod tests {
             libc::dup(0);
         };
         assert_eq!(found_after(open), Lost::DESCRIPTORS);
+        for (at, found) in [
+            (GIVEN, Lost::default()),
+            (GIVEN + 1, Lost::default()),
+            (GIVEN + 2, Lost::DESCRIPTORS),
+        ] {
+            // SAFETY: as above.
+            let open = || unsafe {
+                libc::dup2(0, at);
+            };
+            assert_eq!(found_after(open), found, "{at}");
+        }
         let thread = || {
             drop(sys::spawn_thread(1 << 16, || {
                 loop {

@@ -44,7 +44,7 @@ pub fn constructor(warm_up: fn()) {
         tell(format_args!("{other}"));
         sys::end_at_once(1)
     });
-    let lost = Lost::look(start.socket);
+    let lost = Lost::look(fds.all());
     let served = match lost.is_nothing() {
         true => {
             // SAFETY: one thread only, as was seen, so nobody reads the environment meanwhile. PEs and their own
