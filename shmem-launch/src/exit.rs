@@ -33,6 +33,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use shmem_node::machine::Size;
+
 use crate::frame::codec;
 
 /// A wrong command line.
@@ -60,6 +62,13 @@ pub enum End {
         /// Whether a core file was written.
         core: bool,
     },
+    /// A signal killed it that the kernel may have sent because there was no memory.
+    OutOfMemory {
+        /// Which one: SIGKILL or SIGBUS.
+        signal: u8,
+        /// Bytes of memory that its control group may have.
+        limit: Option<u64>,
+    },
     /// It has gone, and the kernel has given its status to somebody else, or kept it for nobody.
     Unknown,
 }
@@ -80,7 +89,9 @@ impl End {
     pub fn status(self) -> u8 {
         match self {
             Self::Code(code) => code,
-            Self::Signal { signal, .. } => 128u8.saturating_add(signal),
+            Self::Signal { signal, .. } | Self::OutOfMemory { signal, .. } => {
+                128u8.saturating_add(signal)
+            }
             Self::Unknown => LAUNCHER,
         }
     }
@@ -96,6 +107,17 @@ impl fmt::Display for End {
                     f.write_str(", core dumped")
                 } else {
                     Ok(())
+                }
+            }
+            Self::OutOfMemory { signal, limit } => {
+                write!(f, "was killed by signal {signal} ({}); ", signal_name(signal))?;
+                f.write_str(match i32::from(signal) {
+                    libc::SIGKILL => "memory may have run out: the kernel has killed processes for that meanwhile",
+                    _ => "memory may have run out: the kernel had none for a page that was touched",
+                })?;
+                match limit {
+                    Some(limit) => write!(f, "; the control group allows {}", Size(limit)),
+                    None => Ok(()),
                 }
             }
             Self::Unknown => f.write_str(
@@ -452,6 +474,20 @@ mod tests {
         assert_eq!(
             agent.message(&hosts).to_string(),
             "the launch agent of node 3 (d) (pid 77) was killed by signal 9 (SIGKILL)"
+        );
+    }
+
+    #[test]
+    fn what_memory_may_have_ended_says_so() {
+        let end = End::OutOfMemory {
+            signal: 9,
+            limit: Some(256 << 20),
+        };
+        assert_eq!(end.status(), 137);
+        assert_eq!(
+            end.to_string(),
+            "was killed by signal 9 (SIGKILL); memory may have run out: the kernel has killed processes for that \
+             meanwhile; the control group allows 256.0 MiB"
         );
     }
 

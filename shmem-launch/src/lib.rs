@@ -101,6 +101,8 @@ use frame::Stream;
 /// The process has a single thread: agents are forked from it.
 pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     let start = shmem_node::sys::monotonic_ns();
+    // A file that may not grow (ulimit -f) is an error of the call then, which is reported.
+    sys::set_ignored(libc::SIGXFSZ, true);
     let cli = match Cli::parse_args(args) {
         Ok(cli) => cli,
         Err(e) => {

@@ -65,7 +65,7 @@ impl Portion {
     }
 }
 
-/// Tasks that are kept for others.
+/// Tasks that are kept for other programs of the machine, without which nobody could log in.
 const SPARE: u64 = 64;
 
 /// Descriptors that an agent needs beside those of its PEs' output: its own, those of its `children` and
@@ -102,13 +102,16 @@ pub fn descriptors_least(n_local: u32, children: u32, inputs: u32) -> u64 {
 pub enum LimitError {
     /// Too few processes or threads.
     #[error(
-        "the job needs {need} processes and threads beside the {used} that exist, but {name} is {limit}; {advice}"
+        "the job needs {need} processes and threads beside the {used} that exist{}, but {name} is {limit}; {advice}",
+        kept(*spare)
     )]
     Tasks {
         /// What the job needs.
         need: u64,
         /// What exists.
         used: u64,
+        /// What is kept for other programs.
+        spare: u64,
         /// The limit's name.
         name: &'static str,
         /// Its value.
@@ -131,6 +134,14 @@ pub enum LimitError {
         /// PEs of a node for which that is enough.
         most: u32,
     },
+}
+
+/// What others are to have.
+fn kept(spare: u64) -> String {
+    match spare {
+        0 => String::new(),
+        spare => format!(" and {spare} that are kept for other programs"),
+    }
 }
 
 /// What else helps.
@@ -209,18 +220,27 @@ pub struct Demand {
     pub several: bool,
     /// Whether nodes have a PMIx server.
     pub pmix: bool,
+    /// Remote shells to other hosts.
+    pub shells: u32,
+    /// Whether the launcher itself runs on this machine.
+    pub launcher: bool,
 }
+
+/// Threads of a launcher: two that write output, and one that reads input.
+const LAUNCHER_THREADS: u64 = 3;
 
 /// Threads of a node's PMIx server: two of its own, libpmix's, and the one that sees to its end.
 const SERVER_THREADS: u64 = 4;
 
 impl Demand {
-    /// Tasks: a PE has a progress thread if the job has several nodes, and libpmix's where that is served; a
-    /// node has an agent, a guard and a template.
+    /// Tasks that do not exist yet: a PE has a progress thread if the job has several nodes, and libpmix's where
+    /// that is served; a node has an agent, a guard and a template.
     pub fn tasks(&self) -> u64 {
         let per_pe = 1 + u64::from(self.several) + u64::from(self.pmix);
         let per_node = 3 + if self.pmix { SERVER_THREADS } else { 0 };
-        u64::from(self.pes) * per_pe + per_node * u64::from(self.nodes)
+        let launcher = if self.launcher { LAUNCHER_THREADS } else { 0 };
+        let beside = launcher + u64::from(self.shells);
+        u64::from(self.pes) * per_pe + per_node * u64::from(self.nodes) + beside
     }
 }
 
@@ -230,36 +250,37 @@ impl Demand {
 /// The first limit that is too low.
 pub fn check(demand: &Demand, allowed: &Allowed) -> Result<(), LimitError> {
     let need = demand.tasks();
-    let test = |name, limit: Option<u64>, used: u64, advice: &dyn Fn(u64) -> String| match limit {
-        Some(limit) if used.saturating_add(need).saturating_add(SPARE) > limit => {
-            let advice = advice((used + need + SPARE).next_power_of_two());
-            Err(LimitError::Tasks {
+    let test = |name, limit: Option<u64>, used: u64, spare: u64, advice: &dyn Fn(u64) -> String| {
+        let all = used.saturating_add(need);
+        match limit {
+            Some(limit) if all.saturating_add(spare) > limit => Err(LimitError::Tasks {
                 need,
                 used,
+                spare,
                 name,
                 limit,
-                advice,
-            })
+                // Programs start processes, too.
+                advice: advice(all.saturating_add(SPARE).next_power_of_two()),
+            }),
+            _ => Ok(()),
         }
-        _ => Ok(()),
     };
-    test("kernel.pid_max", allowed.pid_max, allowed.tasks, &|n| {
+    let (exist, pid_max, threads_max) = (allowed.tasks, allowed.pid_max, allowed.threads_max);
+    test("kernel.pid_max", pid_max, exist, SPARE, &|n| {
         format!("raise it with: sysctl -w kernel.pid_max={n}")
     })?;
-    test(
-        "kernel.threads-max",
-        allowed.threads_max,
-        allowed.tasks,
-        &|n| format!("raise it with: sysctl -w kernel.threads-max={n}"),
-    )?;
+    test("kernel.threads-max", threads_max, exist, SPARE, &|n| {
+        format!("raise it with: sysctl -w kernel.threads-max={n}")
+    })?;
+    // What follows is for this job's user alone, and may be all for this job.
     if let Some((limit, used)) = allowed.group {
-        test("the control group's pids.max", Some(limit), used, &|n| {
+        test("the control group's pids.max", Some(limit), used, 0, &|n| {
             format!("raise it to {n} or more")
         })?;
     }
     if let Some((limit, used)) = allowed.nproc {
         let name = "this user's process limit (ulimit -u)";
-        test(name, Some(limit), used, &|n| {
+        test(name, Some(limit), used, 0, &|n| {
             format!("raise it with: ulimit -u {n}")
         })?;
     }
@@ -283,7 +304,7 @@ pub fn read(need: u64) -> Allowed {
         .and_then(|t| parse_loadavg(&t))
         .unwrap_or(0);
     // Counting them takes a look at every process, so it is done only where it matters.
-    let own = |limit: u64| match tasks + need + SPARE > limit {
+    let own = |limit: u64| match tasks + need > limit {
         true => tasks_of(sys::user()),
         false => tasks,
     };
@@ -372,7 +393,51 @@ mod tests {
             inputs: 1,
             several: nodes > 1,
             pmix: false,
+            shells: 0,
+            launcher: false,
         }
+    }
+
+    #[test]
+    fn a_job_gets_all_that_its_user_may_have() {
+        let job = demand(4, 2, 2, 2);
+        let with = Demand {
+            launcher: true,
+            shells: 2,
+            ..job
+        };
+        assert_eq!((job.tasks(), with.tasks()), (14, 14 + 3 + 2));
+        let group = |limit| Allowed {
+            group: Some((limit, 1)),
+            ..Allowed::default()
+        };
+        let nproc = |limit| Allowed {
+            nproc: Some((limit, 1)),
+            ..Allowed::default()
+        };
+        for allowed in [group(15), nproc(15)] {
+            assert_eq!(check(&job, &allowed), Ok(()));
+        }
+        for allowed in [group(14), nproc(14)] {
+            let said = check(&job, &allowed).unwrap_err().to_string();
+            assert!(
+                said.starts_with(
+                    "the job needs 14 processes and threads beside the 1 that exist, but"
+                ),
+                "{said}"
+            );
+        }
+        // Other users of the machine are to have something left.
+        let machine = Allowed {
+            tasks: 1,
+            threads_max: Some(14 + 1 + SPARE - 1),
+            ..Allowed::default()
+        };
+        let said = check(&job, &machine).unwrap_err().to_string();
+        assert!(
+            said.contains("the 1 that exist and 64 that are kept for other programs, but"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -136,6 +136,35 @@ impl Machine {
     }
 }
 
+/// How many processes the kernel has killed because memory had run out: in this process's control group, or on the
+/// machine where the group does not tell.
+pub fn killed_for_memory() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let dirs = group_dirs(&groups);
+    // The innermost group is first. In version 2 it counts for all groups below it.
+    let of_group = dirs.iter().find_map(|(dir, limit, _)| {
+        let file = match *limit {
+            "memory.max" => "memory.events",
+            _ => "memory.oom_control",
+        };
+        kills(&std::fs::read_to_string(dir.join(file)).ok()?)
+    });
+    of_group.or_else(|| kills(&std::fs::read_to_string("/proc/vmstat").ok()?))
+}
+
+/// The count of kills among the kernel's counters, one a line.
+fn kills(counters: &str) -> Option<u64> {
+    let mut lines = counters.lines();
+    lines.find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+/// Whether the kernel promises no more memory than it has (`vm.overcommit_memory` is 2), so that touching a page may
+/// fail.
+pub fn promises_no_more_memory() -> bool {
+    let mode = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    mode.is_ok_and(|mode| mode.trim() == "2")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,5 +206,19 @@ mod tests {
         assert_eq!(group_left(1000, 900, ""), 100);
         assert_eq!(group_left(1000, 2000, "inactive_file x\n"), 0);
         assert_eq!(group_left(1000, 100, v2), 1000);
+    }
+
+    #[test]
+    fn kills_for_want_of_memory_are_counted() {
+        assert_eq!(
+            kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            Some(3)
+        );
+        assert_eq!(
+            kills("low 0\noom 9\noom_kill 7\noom_group_kill 1\n"),
+            Some(7)
+        );
+        assert_eq!(kills("low 0\n"), None);
+        assert!(killed_for_memory().is_some());
     }
 }

@@ -45,6 +45,7 @@ mod cgroup;
 mod group;
 mod launcher;
 mod link;
+mod memory;
 mod node;
 pub(crate) mod park;
 mod parts;

@@ -16,6 +16,7 @@ use shmem_node::segment::{JobFacts, NodeSegment};
 use shmem_node::settings::{PmiCache, Settings};
 use shmem_node::template::NlaSide;
 use shmem_node::template::exec::Recipe;
+use shmem_pmi::tree::Tree;
 
 use super::group::Group;
 use super::parts::Parts;
@@ -179,6 +180,9 @@ fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), String> {
     let demand = Demand {
         several: launch.n_nodes > 1,
         pmix: launch.pmix.is_some(),
+        shells: Tree::new(launch.n_nodes, launch.degree)
+            .children(launch.node)
+            .len() as u32,
         ..job::demand(&here, launch.degree, launch.input)
     };
     job::check_machine(&demand, settings, launch.statics, heap).map_err(|e| e.to_string())
@@ -205,7 +209,7 @@ pub(super) fn servers(
     launch: &Launch,
     settings: &Settings,
     layout: &Layout,
-    tree: &shmem_pmi::tree::Tree,
+    tree: &Tree,
     node_of: &[u32],
 ) -> Result<Servers, String> {
     use shmem_pmi::process_mapping::ProcessMapping;

@@ -248,10 +248,12 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
         };
         binding.plan(&Topology::of_this_machine(), 0..here, here)?;
     }
-    let on_machine = |here: &Layout| {
+    let on_machine = |here: &Layout, shells| {
         let demand = Demand {
             several: layout.n_nodes() > 1,
             pmix: pmix.is_some(),
+            shells,
+            launcher: true,
             ..demand(here, degree, input)
         };
         check_machine(&demand, settings, statics, heap)
@@ -259,8 +261,11 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
     match machines {
         // Each host looks for itself; this one may run none.
         Some(_) if !first_is_here => {}
-        Some(_) => on_machine(&Layout::of(layout.ranks(0).len() as u32, 1))?,
-        None => on_machine(&layout)?,
+        Some(_) => {
+            let here = Layout::of(layout.ranks(0).len() as u32, 1);
+            on_machine(&here, degree.min(layout.n_nodes() - 1))?;
+        }
+        None => on_machine(&layout, 0)?,
     }
 
     let mut random = [0; 16 + 32 + 4];
@@ -529,6 +534,8 @@ pub(crate) fn demand(here: &Layout, degree: u32, input: InputTo) -> Demand {
         inputs: input.most(here.max_per_node()),
         several: here.n_nodes() > 1,
         pmix: false,
+        shells: 0,
+        launcher: false,
     }
 }
 

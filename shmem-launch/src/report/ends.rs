@@ -86,7 +86,7 @@ impl Ends {
     pub fn differ(&self, aborted: Option<u8>) -> bool {
         let codes = self.runs.iter().filter_map(|run| match run.end {
             End::Code(code) => Some(code),
-            End::Signal { .. } | End::Unknown => None,
+            End::Signal { .. } | End::OutOfMemory { .. } | End::Unknown => None,
         });
         let own = codes
             .chain(aborted)
@@ -113,6 +113,9 @@ pub(crate) fn name(end: End) -> String {
             core: false,
         } => signal_name(signal).to_owned(),
         End::Signal { signal, core: true } => format!("{} (core dumped)", signal_name(signal)),
+        End::OutOfMemory { signal, .. } => {
+            format!("{} (memory may have run out)", signal_name(signal))
+        }
         End::Unknown => "unknown status".to_owned(),
     }
 }

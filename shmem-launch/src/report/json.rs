@@ -75,7 +75,9 @@ pub fn to_json(l: &Launcher, r: &Reduced) -> String {
         let comma = if at == 0 { "" } else { "," };
         let (what, number) = match pe.end {
             End::Code(code) => ("status", code.to_string()),
-            End::Signal { signal, .. } => ("signal", signal.to_string()),
+            End::Signal { signal, .. } | End::OutOfMemory { signal, .. } => {
+                ("signal", signal.to_string())
+            }
             End::Unknown => ("status", "null".to_owned()),
         };
         let _ = write!(

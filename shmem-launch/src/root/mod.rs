@@ -189,7 +189,7 @@ impl Root {
     /// A launcher whose agent of node 0 is being started.
     pub fn new(setup: Setup) -> Self {
         Self {
-            mixer: Mixer::new(setup.n_pes, setup.options.label, setup.spawned_as),
+            mixer: Mixer::new(setup.options.label, setup.spawned_as),
             fold: Fold::default(),
             outer: setup.spawned_as.map(|_| Outer::default()),
             jobs: SpawnedJobs::default(),
@@ -652,12 +652,6 @@ impl Root {
             // Of agents that are lost, too, what has come.
             self.tell_counts();
             self.tell_losses();
-            for stream in Stream::ALL {
-                let sink = &mut self.sinks[stream as usize];
-                if !sink.closed {
-                    self.mixer.finish(stream, &mut sink.text);
-                }
-            }
         }
     }
 }

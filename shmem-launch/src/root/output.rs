@@ -67,6 +67,11 @@ impl Root {
         std::mem::take(&mut sink.text)
     }
 
+    /// Whether what was written of a stream ends within a line.
+    pub fn ends_within_line(&self, stream: Stream) -> bool {
+        self.mixer.is_open(stream)
+    }
+
     /// Takes what is for the files of PEs; reported together with the text, as one.
     pub fn take_files(&mut self, stream: Stream) -> Separate {
         let sink = &mut self.sinks[stream as usize];
@@ -273,7 +278,7 @@ impl Root {
         self.end_progress();
         let sink = &mut self.sinks[Stream::Err as usize];
         if !sink.closed {
-            self.mixer.finish(Stream::Err, &mut sink.text);
+            self.mixer.end_line(Stream::Err, &mut sink.text);
             sink.text.extend_from_slice(who.as_bytes());
             sink.text.extend_from_slice(b": ");
             if let Some(number) = self.setup.spawned_as {

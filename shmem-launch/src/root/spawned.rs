@@ -19,7 +19,6 @@ use super::{SIGCONT, SIGTSTP};
 use crate::exit::{self, End};
 use crate::frame::{Frame, FrameReader, OutBuf, SpawnedJob, Stream, each_frame};
 use crate::names::Names;
-use crate::stdio::Speaker;
 use shmem_node::contract::MAX_PES;
 
 /// Most spawned jobs that run at a time.
@@ -291,11 +290,6 @@ impl Root {
         for stream in Stream::ALL {
             let source = SPAWNED + number;
             self.turn(stream, now, |turns, emit| turns.close(source, now, emit));
-            let sink = &mut self.sinks[stream as usize];
-            if !sink.closed {
-                let speaker = Speaker::Spawned(number);
-                self.mixer.end(stream, speaker, &mut sink.text);
-            }
         }
         let Some(child) = self.jobs.child(number) else {
             return;

@@ -113,7 +113,7 @@ fn the_whole_ends_when_all_jobs_have() {
     r.handle(Event::SpawnedText(1, Stream::Out, b"ha"), 22);
     r.handle(Event::SpawnedText(1, Stream::Out, b"lf"), 23);
     r.handle(Event::SpawnedEnded(1, Ok(End::Code(0))), 24);
-    assert_eq!(write_all(&mut r), ("half\n".into(), String::new()));
+    assert_eq!(write_all(&mut r), ("half".into(), String::new()));
     assert_eq!(r.finished(), Some(0));
 }
 

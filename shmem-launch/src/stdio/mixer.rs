@@ -16,7 +16,6 @@ pub enum Speaker {
 #[derive(Debug)]
 pub struct Mixer {
     label: bool,
-    several: bool,
     /// Number of the job in labels, if another one has spawned it.
     job: Option<u32>,
     /// Whose line is open, per stream.
@@ -24,13 +23,12 @@ pub struct Mixer {
 }
 
 impl Mixer {
-    /// For a job of `n_pes` PEs; `label` puts `[rank] ` in front of every line, in a spawned job of
-    /// number `job` `[job:rank] `.
-    pub fn new(n_pes: u32, label: bool, job: Option<u32>) -> Self {
+    /// With `label` each line begins with `[rank] `, in the spawned job of number `job` with
+    /// `[job:rank] `.
+    pub fn new(label: bool, job: Option<u32>) -> Self {
         Self {
             label,
             job,
-            several: n_pes > 1,
             open: [None; 2],
         }
     }
@@ -61,9 +59,7 @@ impl Mixer {
     /// Appends what the remote shell of a host said, in lines that begin with the host's name; empty
     /// ones are left out.
     pub fn add_of_host(&mut self, stream: Stream, host: &str, data: &[u8], text: &mut Vec<u8>) {
-        if self.open[stream as usize].take().is_some() {
-            text.push(b'\n');
-        }
+        self.end_line(stream, text);
         let lines = data
             .split(|&b| b == b'\n')
             .map(|line| line.trim_ascii_end());
@@ -75,19 +71,17 @@ impl Mixer {
         }
     }
 
-    /// Ends the line of somebody who says nothing more, should it be open.
-    pub fn end(&mut self, stream: Stream, of: Speaker, text: &mut Vec<u8>) {
-        if self.open[stream as usize] == Some(of) {
-            self.open[stream as usize] = None;
+    /// Ends a line that is open, for a text that follows and is no PE's.
+    pub fn end_line(&mut self, stream: Stream, text: &mut Vec<u8>) {
+        if self.open[stream as usize].take().is_some() {
             text.push(b'\n');
         }
     }
 
-    /// Ends a line that is still open, if the job has several PEs.
-    pub fn finish(&mut self, stream: Stream, text: &mut Vec<u8>) {
-        if self.open[stream as usize].take().is_some() && self.several {
-            text.push(b'\n');
-        }
+    /// Whether the last line has no end. It gets one only if something follows: a file that a PE
+    /// writes to standard output has no byte more than the PE wrote.
+    pub fn is_open(&self, stream: Stream) -> bool {
+        self.open[stream as usize].is_some()
     }
 }
 
@@ -122,7 +116,7 @@ mod tests {
 
     #[test]
     fn hosts_have_lines_of_their_own() {
-        let mut m = Mixer::new(2, false, None);
+        let mut m = Mixer::new(false, None);
         let mut text = Vec::new();
         m.add(Stream::Err, Speaker::Pe(1), b"half", &mut text);
         m.add_of_host(Stream::Err, "b", b"one\r\n\ntwo", &mut text);
@@ -132,7 +126,7 @@ mod tests {
 
     #[test]
     fn labels_stand_at_line_starts_only() {
-        let mut m = Mixer::new(20, true, None);
+        let mut m = Mixer::new(true, None);
         let mut text = Vec::new();
         m.add(Stream::Out, Speaker::Pe(3), b"a\nb\n", &mut text);
         m.add(Stream::Out, Speaker::Pe(12), b"long pi", &mut text);
@@ -140,19 +134,21 @@ mod tests {
         m.add(Stream::Out, Speaker::Pe(0), b"no end", &mut text);
         m.add(Stream::Out, Speaker::Pe(1), b"next\n", &mut text);
         m.add(Stream::Out, Speaker::Pe(1), b"tail", &mut text);
-        m.finish(Stream::Out, &mut text);
-        let want = "[3] a\n[3] b\n[12] long piece\n[0] no end\n[1] next\n[1] tail\n";
+        let want = "[3] a\n[3] b\n[12] long piece\n[0] no end\n[1] next\n[1] tail";
         assert_eq!(String::from_utf8(text).unwrap(), want);
     }
 
     #[test]
-    fn a_single_pe_is_left_alone() {
-        let mut m = Mixer::new(1, false, None);
+    fn a_line_is_ended_only_for_what_follows() {
+        let mut m = Mixer::new(false, None);
         let mut text = Vec::new();
         m.add(Stream::Out, Speaker::Pe(0), b"prompt> ", &mut text);
         m.add(Stream::Out, Speaker::Pe(0), b"again> ", &mut text);
-        m.finish(Stream::Out, &mut text);
         assert_eq!(text, b"prompt> again> ");
+        assert!(m.is_open(Stream::Out) && !m.is_open(Stream::Err));
+        m.end_line(Stream::Out, &mut text);
+        m.end_line(Stream::Out, &mut text);
+        assert_eq!(text, b"prompt> again> \n");
     }
 
     proptest! {
@@ -160,7 +156,7 @@ mod tests {
         fn without_labels_only_missing_line_ends_are_added(
             parts in proptest::collection::vec((0u32..4, "[ab\n]{1,6}"), 0..30)
         ) {
-            let mut m = Mixer::new(4, false, None);
+            let mut m = Mixer::new(false, None);
             let mut text = Vec::new();
             let mut want = String::new();
             let mut last = None;
@@ -170,8 +166,6 @@ mod tests {
                 last = Some(*rank);
                 m.add(Stream::Err, Speaker::Pe(*rank), part.as_bytes(), &mut text);
             }
-            m.finish(Stream::Err, &mut text);
-            if !want.is_empty() && !want.ends_with('\n') { want.push('\n'); }
             prop_assert_eq!(String::from_utf8(text).unwrap(), want);
         }
     }

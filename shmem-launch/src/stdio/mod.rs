@@ -7,9 +7,9 @@
 //!   (a question to the user, dots of progress), unless another PE's line is open at that time.
 //! * Nobody waits for ever behind a line that does not end. If others have something to say and the
 //!   PE whose line is open has been silent for [`SILENCE`], or brings less than [`FLOW`] bytes in
-//!   [`DRIBBLE`], they get their turn. The launcher then ends the line first: that line end, and the
-//!   one behind the last line of a PE that gives it none, are the only bytes that it adds. (With
-//!   labels, what the PE adds to its line later has a label again.)
+//!   [`DRIBBLE`], they get their turn. The launcher then ends the line first. It does
+//!   so, too, for a PE that has ended within a line, once something follows. Those line ends are the
+//!   only bytes that it adds. (With labels, what the PE adds to its line later has a label again.)
 //! * What is held back is bounded: by one budget for all PEs of a node, and by the credit of the link
 //!   for what comes from other nodes.
 //!

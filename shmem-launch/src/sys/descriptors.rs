@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
@@ -10,6 +11,33 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
 use super::{naming, returned};
+
+/// Standard streams that were closed when this program began, bit n for descriptor n.
+static CLOSED_AT_START: AtomicU8 = AtomicU8::new(0);
+
+/// Rust's runtime opens /dev/null in place of closed standard streams, so that only a constructor, which runs before
+/// it, sees that they were closed.
+#[used]
+// SAFETY: a constructor. It calls fcntl alone, and depends on nothing that is set up later.
+#[unsafe(link_section = ".init_array")]
+static NOTE_CLOSED: extern "C" fn() = note_closed;
+
+extern "C" fn note_closed() {
+    for fd in 0..3 {
+        // SAFETY: plain system call.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
+            // ORDERING: there is a single thread.
+            CLOSED_AT_START.fetch_or(1 << fd, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether a standard stream was closed when this program began. What is written there is lost.
+pub(crate) fn was_closed(fd: BorrowedFd<'_>) -> bool {
+    // ORDERING: written before there were threads.
+    let closed = CLOSED_AT_START.load(Ordering::Relaxed);
+    (0..3).contains(&fd.as_raw_fd()) && closed >> fd.as_raw_fd() & 1 == 1
+}
 
 /// The owner of a descriptor.
 ///

@@ -5,10 +5,11 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limits with which this process, or the one that it was forked from, began: of descriptors, if it
-/// has been raised, and of core files, if there are to be none.
+/// The limits with which this process, or the one that it was forked from, began: of descriptors and of file
+/// sizes, if they have been raised, and of core files, if there are to be none.
 static FIRST_DESCRIPTORS: OnceLock<Rlimit> = OnceLock::new();
 static FIRST_CORE: OnceLock<Rlimit> = OnceLock::new();
+static FIRST_FILE_SIZE: OnceLock<Rlimit> = OnceLock::new();
 
 /// The soft limits that programs are to have on a host that has others.
 static ADOPTED: OnceLock<Vec<SoftLimit>> = OnceLock::new();
@@ -81,10 +82,27 @@ pub(crate) fn raise_descriptors(need: u64) -> u64 {
     current
 }
 
-/// Takes [`raise_descriptors`] and [`leave_no_core_file`] back, for programs that a forked child is to
-/// execute.
+/// Raises the limit of file sizes as far as this user may: shared memory counts as a file.
+pub(crate) fn raise_file_size() {
+    let old = getrlimit(Resource::Fsize);
+    let maximum = old.maximum;
+    if old.current != maximum {
+        FIRST_FILE_SIZE.get_or_init(|| old);
+        let _ = setrlimit(
+            Resource::Fsize,
+            Rlimit {
+                current: maximum,
+                maximum,
+            },
+        );
+    }
+}
+
+/// Takes [`raise_descriptors`], [`raise_file_size`] and [`leave_no_core_file`] back, for programs that a forked
+/// child is to execute.
 pub(crate) fn restore_limits() {
     let first = [
+        (Resource::Fsize, &FIRST_FILE_SIZE),
         (Resource::Nofile, &FIRST_DESCRIPTORS),
         (Resource::Core, &FIRST_CORE),
     ];

@@ -18,12 +18,12 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub(crate) use create::create;
 pub(crate) use descriptors::{
     arrange_fds, bytes_waiting, close_all_but, dev_null, eventfd, is_hung_up, own, pipe,
-    poll_readable, poll_writable, set_nonblocking, socketpair, take_stdin,
+    poll_readable, poll_writable, set_nonblocking, socketpair, take_stdin, was_closed,
 };
 pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use limits::{
     adopt_limits, descriptors_allowed, descriptors_of_programs, leave_no_core_file,
-    processes_allowed, raise_descriptors, restore_limits, soft_limits, user,
+    processes_allowed, raise_descriptors, raise_file_size, restore_limits, soft_limits, user,
 };
 pub(crate) use process::{
     Waited, be_undumpable, become_subreaper, children, end_with_parent, exec, exit_now, fork,

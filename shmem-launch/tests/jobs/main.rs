@@ -3,6 +3,7 @@
 mod binding;
 mod exec;
 mod hosts;
+mod limits;
 mod ordinary;
 mod output;
 mod pmix;

@@ -142,19 +142,46 @@ fn a_job_as_large_as_a_machine_of_the_site_on_few_descriptors() {
     assert_eq!((out.code(), out.stderr.as_str()), (0, ""));
 }
 
-#[test]
-fn a_limit_of_processes_is_told_before_anything_starts() {
-    let account = Account::new(7);
+/// A job of an account that may have so many processes.
+fn with_processes(account: &Account, most: u32, args: &str) -> Job {
     let shmrun = account.program("shmrun");
-    let script = format!("ulimit -u 600; exec {shmrun} -n 1000 --nodes 64 true");
+    let script = format!("ulimit -u {most}; exec {shmrun} {args}");
     let mut command = Command::new("/bin/bash");
     command.args(["-c", &script]).current_dir(&account.dir);
     if fs::metadata("/proc/self").unwrap().uid() == 0 {
         command.uid(account.user).gid(account.user);
     }
-    let out = Job::of(command).run();
+    Job::of(command)
+}
+
+#[test]
+fn a_job_may_need_all_processes_that_its_user_may_have() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return skipped("users", "an account without other processes");
+    }
+    let account = Account::new(8);
+    // Beside shmrun itself: its three threads, an agent, a guard, what starts the PEs, and four PEs.
+    let out = with_processes(&account, 11, "-n 4 true").run();
+    assert_eq!((out.code(), &*out.stderr), (0, ""), "{out:?}");
+    let out = with_processes(&account, 10, "-n 4 true").run();
     assert_eq!(out.code(), 125, "{out:?}");
-    let said = "needs 2192 processes and threads beside the ";
+    let said = "needs 10 processes and threads beside the 1 that exist, but";
+    assert!(out.stderr.contains(said), "{out:?}");
+    // With a thread of each PE and two nodes.
+    let hello = account.program("examples/probe");
+    let args = format!("-n 4 --nodes 2 {hello} init finalize");
+    let out = with_processes(&account, 18, &args).run();
+    assert_eq!((out.code(), &*out.stderr), (0, ""), "{out:?}");
+    let out = with_processes(&account, 17, &args).run();
+    assert_eq!(out.code(), 125, "{out:?}");
+}
+
+#[test]
+fn a_limit_of_processes_is_told_before_anything_starts() {
+    let account = Account::new(7);
+    let out = with_processes(&account, 600, "-n 1000 --nodes 64 true").run();
+    assert_eq!(out.code(), 125, "{out:?}");
+    let said = "needs 2195 processes and threads beside the ";
     for part in [said, "(ulimit -u) is 600; raise it with: ulimit -u "] {
         assert!(out.stderr.contains(part), "{part} in {out:?}");
     }

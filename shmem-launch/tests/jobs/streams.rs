@@ -9,7 +9,7 @@ use shmem_testkit::processes::status_kib;
 use shmem_testkit::{Job, Outcome};
 
 use crate::hosts::Network;
-use crate::support::{sh, shmrun};
+use crate::support::{sh, shmrun, shmrun_after};
 
 /// What `shmrun` says of itself when output or input is lost.
 const LOST: i32 = 123;
@@ -55,6 +55,24 @@ fn a_full_disk_is_told_and_gives_the_job_a_status() {
         let out = job.stderr(full()).run();
         assert_eq!(out.code(), LOST, "{out:?}");
     }
+}
+
+#[test]
+fn a_stream_that_was_closed_at_the_start_takes_no_output() {
+    let job = shmrun_after("exec >&-", &["-n", "2", "/bin/sh", "-c", "echo lost"]);
+    let out = job.run();
+    assert_eq!(out.code(), LOST, "{out:?}");
+    let said = "shmrun: cannot write to standard output: Bad file descriptor";
+    assert!(out.messages()[0].starts_with(said), "{out:?}");
+    let job = shmrun_after("exec 2>&-", &["/bin/sh", "-c", "echo lost >&2"]);
+    assert_eq!(job.run().code(), LOST);
+    // Nothing is lost where nothing is written.
+    for closed in ["exec >&-", "exec 2>&-", "exec <&-", "exec <&- >&- 2>&-"] {
+        let out = shmrun_after(closed, &["-n", "2", "cat"]).run();
+        assert_eq!(out.code(), 0, "{closed}: {out:?}");
+    }
+    let out = shmrun_after("exec >&-", &["--version"]).run();
+    assert_eq!(out.code(), LOST, "{out:?}");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Why a node segment cannot be made or mapped.
 
+use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::contract::{Descriptors, Replaced};
+use crate::machine::Size;
 use crate::pages::PagesError;
 use crate::sys;
 
@@ -14,7 +16,7 @@ pub enum SegmentError {
     /// The sizes do not fit an address space.
     #[error(
         "{n_local} heaps of {heap_size} bytes and room for {statics} bytes of static data each do \
-         not fit into an address space; lower SHMEM_SYMMETRIC_SIZE or SHMEM_STATICS_SIZE"
+         not fit into an address space{}; lower SHMEM_SYMMETRIC_SIZE or SHMEM_STATICS_SIZE", AddressLimit(*limit)
     )]
     TooLarge {
         /// PEs on the node.
@@ -23,6 +25,19 @@ pub enum SegmentError {
         heap_size: u64,
         /// Bytes for each PE's static data.
         statics: u64,
+        /// Bytes of addresses that a process may have.
+        limit: Option<u64>,
+    },
+    /// A file may not be as long as the node's memory.
+    #[error(
+        "the node's shared memory is a file of {}, but the limit of file sizes (ulimit -f) is {}; raise it, or lower \
+         SHMEM_SYMMETRIC_SIZE or SHMEM_STATICS_SIZE", Size(*bytes), Size(*limit)
+    )]
+    FileSize {
+        /// Bytes of the memory.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
     },
     /// There are not enough huge pages.
     #[error(transparent)]
@@ -60,11 +75,42 @@ impl SegmentError {
     }
 }
 
+/// The limit of a process's addresses, if there is one.
+struct AddressLimit(Option<u64>);
+
+impl fmt::Display for AddressLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(limit) => write!(f, " of {} (ulimit -v)", Size(limit)),
+            None => Ok(()),
+        }
+    }
+}
+
 pub(super) fn os(what: &'static str, bytes: usize) -> impl FnOnce(io::Error) -> SegmentError {
-    move |source| SegmentError::Os {
-        what,
-        bytes: bytes as u64,
-        source,
+    let bytes = bytes as u64;
+    move |source| {
+        let refused = |errno| source.raw_os_error() == Some(errno);
+        if refused(libc::EFBIG)
+            && let Some(limit) = sys::file_size_limit()
+        {
+            return SegmentError::FileSize { bytes, limit };
+        }
+        let source = match sys::address_limit() {
+            Some(limit) if refused(libc::ENOMEM) => io::Error::new(
+                source.kind(),
+                format!(
+                    "{source}; a process may have {} of addresses (ulimit -v)",
+                    Size(limit)
+                ),
+            ),
+            _ => source,
+        };
+        SegmentError::Os {
+            what,
+            bytes,
+            source,
+        }
     }
 }
 

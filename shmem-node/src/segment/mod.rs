@@ -117,6 +117,7 @@ impl NodeSegment {
             n_local,
             heap_size: facts.heap_size,
             statics: statics.bytes,
+            limit: None,
         })?;
 
         let tables_fd = sys::memfd(c"shmem-tables", tl.len as u64)
@@ -247,6 +248,7 @@ fn heap_memory(
                 n_local,
                 heap_size: facts.heap_size,
                 statics: facts.statics.bytes,
+                limit: sys::address_limit(),
             },
             _ => os("map the heap memory", len)(e),
         })?

@@ -8,6 +8,7 @@ use std::ptr;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::process::{Resource, getrlimit};
 
 /// Bytes of a page of this machine: what the kernel maps, protects and gives memory by. A power of two.
 pub fn page_size() -> usize {
@@ -32,8 +33,22 @@ pub fn huge_memfd(name: &CStr, len: u64) -> io::Result<OwnedFd> {
 fn memfd_of(name: &CStr, len: u64, pages: MemfdFlags) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | pages;
     let fd = rustix::fs::memfd_create(name, flags)?;
+    // The kernel would send SIGXFSZ, which ends the process.
+    if file_size_limit().is_some_and(|limit| len > limit) {
+        return Err(Errno::FBIG.into());
+    }
     rustix::fs::ftruncate(&fd, len)?;
     Ok(fd)
+}
+
+/// Most bytes that a file of this process may have (`ulimit -f`), a memory file among them.
+pub fn file_size_limit() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
+/// Most bytes of addresses that this process may have (`ulimit -v`).
+pub fn address_limit() -> Option<u64> {
+    getrlimit(Resource::As).current
 }
 
 /// Length of a memory file in bytes.

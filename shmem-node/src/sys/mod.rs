@@ -21,8 +21,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
 pub use memory::{
-    FileId, Mapping, file_id, file_len, give_back, huge_memfd, memfd, page_size, page_up, reserve,
-    seal, secret,
+    FileId, Mapping, address_limit, file_id, file_len, file_size_limit, give_back, huge_memfd,
+    memfd, page_size, page_up, reserve, seal, secret,
 };
 pub use net::{interface_addresses, interface_mtu};
 pub use socket::{

@@ -9,7 +9,7 @@
 //! the kernel do it. What it ended with is not known then.
 
 use super::*;
-use crate::driver::pmix;
+use crate::driver::{memory, pmix};
 use crate::frame::codec;
 use crate::report::Ended;
 
@@ -89,11 +89,19 @@ impl AgentProcess {
     }
 
     pub(super) fn reaped(&mut self, pid: i32, status: i32, used: Used) {
-        let end = End::from_wait(status);
+        let end = self.explained(End::from_wait(status));
         if self.ended(pid, end, used) {
             // Told.
         } else if self.may_be_named() {
             self.unnamed.insert(pid, (status, used));
+        }
+    }
+
+    /// With what is known of memory, unless this agent has killed the process.
+    fn explained(&self, end: End) -> End {
+        match self.killing {
+            true => end,
+            false => memory::of_pe(end),
         }
     }
 
@@ -142,7 +150,7 @@ impl AgentProcess {
         } else if self.spawner_ended(pid) {
             // Its PE was told.
         } else if let Some(at) = self.children.iter().position(|c| c.pid == pid) {
-            self.child_reaped(at, end);
+            self.child_reaped(at, memory::of_agent(end));
         } else if let Some(node) = &mut self.node
             && node.template_pid == pid
         {

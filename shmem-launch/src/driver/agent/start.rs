@@ -17,7 +17,7 @@ use crate::driver::cgroup::Cgroup;
 use crate::driver::node;
 use crate::driver::parts::Parts;
 use crate::driver::store::SharedStore;
-use crate::driver::{address, warden};
+use crate::driver::{address, memory, warden};
 use crate::limits::{self, Portion};
 
 /// Number of the link to the parent in an agent; in one that a remote shell started, of what it reads
@@ -47,6 +47,8 @@ fn run(link: LinkIo) -> u8 {
         libc::SIGTSTP,
         libc::SIGUSR1,
         libc::SIGUSR2,
+        // What is too long for a file is an error of the call then.
+        libc::SIGXFSZ,
     ] {
         sys::set_ignored(signal, true);
     }
@@ -66,6 +68,7 @@ fn run(link: LinkIo) -> u8 {
 /// # Safety
 /// This process has a single thread and nothing open but standard streams that it needs.
 pub(crate) unsafe fn run_remote() -> u8 {
+    memory::note();
     let link = || -> io::Result<LinkIo> {
         // Closed below like everything else.
         let null = sys::dev_null()?.into_raw_fd();
@@ -214,6 +217,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
     let have = sys::raise_descriptors(need.max(Portion::limit_for_full(agents_here)));
     let enough = limits::LimitError::of_agent(n_local, links, inputs, have);
     let enough = enough.map_err(|e| e.to_string());
+    sys::raise_file_size();
     let mut node = refused.and(enough).and(addresses).and_then(|addresses| {
         let parts = Parts {
             launch: &launch,

@@ -25,6 +25,7 @@ use shmem_node::recording::Recording;
 
 use super::agent::children::{self, ChildIo};
 use super::link::{self, Got, LinkIo};
+use super::memory;
 use super::pmix;
 use super::reap::reap_all;
 use crate::cli::Cli;
@@ -72,6 +73,8 @@ pub(crate) struct Outcome {
     pub(crate) facts: Launcher,
     pub(crate) report: Option<Reduced>,
     pub(crate) recordings: Vec<Recording>,
+    /// Whether standard output ends within a line.
+    within_line: bool,
 }
 
 /// Runs a job to its end; a spawned one for who asked for it.
@@ -99,6 +102,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let blocked: Vec<i32> = taken.iter().copied().chain([libc::SIGTTIN]).collect();
     sys::set_blocked(&blocked);
     sys::leave_no_core_file();
+    memory::note();
     sys::set_ignored(libc::SIGCHLD, false);
     sys::become_subreaper()?;
     let by_shell = !first_is_here;
@@ -189,6 +193,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     Ok(Outcome {
         facts,
         report: driver.root.report().cloned(),
+        within_line: driver.root.ends_within_line(Stream::Out),
         recordings: {
             let mut recordings = driver.root.take_recordings();
             recordings.sort_by_key(|recording| recording.rank);
@@ -377,7 +382,7 @@ impl LauncherProcess {
             && let Waited::Child(_, status) = sys::wait(self.agent.pid)
         {
             self.agent.pid = 0;
-            self.tell(Event::AgentReaped(End::from_wait(status)));
+            self.tell(Event::AgentReaped(memory::of_agent(End::from_wait(status))));
         }
     }
 
@@ -444,9 +449,13 @@ pub(crate) fn write_reports(outcome: &Outcome, cli: &Cli) -> Result<(), Lost> {
         reduced,
         recordings: &outcome.recordings,
     };
+    let within_line = std::cell::Cell::new(outcome.within_line);
     let write = |file: &OsStr, what: &str, content: &[u8]| {
         let written = match file == "-" {
-            true => put(Stream::Out, content),
+            true => {
+                let line_end = if within_line.take() { "\n" } else { "" };
+                put(Stream::Out, [line_end.as_bytes(), content].concat())
+            }
             false => put_file(file, content),
         };
         written.map_err(|lost| Lost {

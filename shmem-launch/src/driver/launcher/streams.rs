@@ -61,6 +61,9 @@ impl Notes {
 
 /// Writes all of it, however long that takes.
 fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    if sys::was_closed(fd) && !bytes.is_empty() {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
     while !bytes.is_empty() {
         match rustix::io::write(fd, bytes).map_err(io::Error::from) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
