@@ -5,6 +5,7 @@
 //! and the counts go up when the subtree's PEs have ended. So however many fail, few messages travel,
 //! and the first is out at once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -43,6 +44,22 @@ impl Notice {
         format!("PE {rank} (node {node}{host}): {text}")
     }
 
+    /// The words without the number of the PE that says them, by which texts of several PEs are compared.
+    fn key(&self) -> Cow<'_, str> {
+        let own = format!("PE {}", self.rank);
+        let is_whole = |at: usize| {
+            let [before, behind] = [&self.text[..at], &self.text[at + own.len()..]];
+            !before.ends_with(char::is_alphanumeric)
+                && !behind.starts_with(|c: char| c.is_ascii_digit())
+        };
+        let mut key = Cow::Borrowed(&self.text[..]);
+        let all: Vec<usize> = self.text.match_indices(&own).map(|(at, _)| at).collect();
+        for at in all.into_iter().rev().filter(|&at| is_whole(at)) {
+            key.to_mut().replace_range(at..at + own.len(), "PE \0");
+        }
+        key
+    }
+
     /// How often the same was said besides.
     pub fn repetition(&self) -> impl fmt::Display {
         let first: String = self.text.lines().next().unwrap_or_default().into();
@@ -62,7 +79,7 @@ impl Notice {
 #[derive(Debug, Default)]
 pub struct Fold {
     known: Vec<Notice>,
-    by_text: HashMap<String, usize>,
+    by_key: HashMap<String, usize>,
     bytes: usize,
 }
 
@@ -80,7 +97,8 @@ pub enum Passed {
 impl Fold {
     /// Takes note of something that was told.
     pub fn add(&mut self, notice: Notice) -> Passed {
-        if let Some(&at) = self.by_text.get(&notice.text) {
+        let key = notice.key();
+        if let Some(&at) = self.by_key.get(&*key) {
             let known = &mut self.known[at];
             if !known.adds {
                 known.count = known.count.saturating_add(notice.count);
@@ -92,7 +110,7 @@ impl Fold {
             return Passed::Unknown(notice);
         }
         self.bytes += bytes;
-        self.by_text.insert(notice.text.clone(), self.known.len());
+        self.by_key.insert(key.into_owned(), self.known.len());
         // Once is what is told now.
         let count = notice.count.saturating_sub(1);
         self.known.push(Notice {
@@ -148,6 +166,31 @@ mod tests {
         };
         assert_eq!(fold.take_counts(), [six]);
         assert_eq!(fold.take_counts(), []);
+    }
+
+    #[test]
+    fn words_that_differ_in_the_pes_own_number_are_equal() {
+        let mut fold = Fold::default();
+        let of = |rank: u32, lost: u32| {
+            notice(
+                rank,
+                &format!("PE {rank} initialises, but PE {lost} has ended (PE {rank})"),
+            )
+        };
+        assert_eq!(fold.add(of(97, 5)), Passed::On(of(97, 5)));
+        assert_eq!(fold.add(of(9, 5)), Passed::Counted);
+        assert_eq!(fold.add(of(5, 7)), Passed::On(of(5, 7)));
+        // Another PE's number is another text, if it begins alike, too.
+        assert_eq!(
+            fold.add(notice(9, "PE 97 is gone")),
+            Passed::On(notice(9, "PE 97 is gone"))
+        );
+        assert_eq!(fold.add(notice(1, "PE 97 is gone")), Passed::Counted);
+        let [known, other, ..] = &fold.take_counts()[..] else {
+            panic!()
+        };
+        assert_eq!((known.count, known.rank), (1, 97));
+        assert_eq!((other.count, other.rank), (1, 9));
     }
 
     #[test]

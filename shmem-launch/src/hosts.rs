@@ -9,6 +9,7 @@
 //! understands (an alias of ssh's configuration, `user@host`, an address).
 
 use std::collections::HashMap;
+use std::net::Ipv6Addr;
 
 use shmem_node::contract::MAX_PES;
 
@@ -56,6 +57,25 @@ pub enum HostsError {
     /// A name that no remote shell could take.
     #[error("{place}: '{name}' cannot be the name of a host")]
     Name {
+        /// Where it stands.
+        place: String,
+        /// What stands there.
+        name: String,
+    },
+    /// Several names in one line of a file.
+    #[error("{place}: '{line}' names several hosts; in a host file each line names one")]
+    Several {
+        /// Where it stands.
+        place: String,
+        /// What stands there.
+        line: String,
+    },
+    /// Colons without an IPv6 address.
+    #[error(
+        "{place}: '{name}' is no IPv6 address; a host with a number of slots is HOST:SLOTS, and with an IPv6 address \
+         [ADDRESS]:SLOTS"
+    )]
+    Colons {
         /// Where it stands.
         place: String,
         /// What stands there.
@@ -238,6 +258,14 @@ fn host(place: &str, name: &str, slots: Option<&str>) -> Result<Host, HostsError
         let place = place();
         return Err(HostsError::Name { place, name });
     }
+    if name.contains(',') {
+        let (place, line) = (place(), name.to_owned());
+        return Err(HostsError::Several { place, line });
+    }
+    if name.contains(':') && !is_ipv6(name) {
+        let (place, name) = (place(), name.to_owned());
+        return Err(HostsError::Colons { place, name });
+    }
     let slots = slots
         .map(|value| match value.parse() {
             Ok(n @ 1..) => Ok(n),
@@ -251,6 +279,15 @@ fn host(place: &str, name: &str, slots: Option<&str>) -> Result<Host, HostsError
         slots,
         ..Host::new(name.to_owned())
     })
+}
+
+/// Whether a name is an IPv6 address, perhaps of a user and with an interface: `user@fe80::1%eth0`.
+fn is_ipv6(name: &str) -> bool {
+    let address = name.rsplit_once('@').map_or(name, |(_, address)| address);
+    let address = address
+        .split_once('%')
+        .map_or(address, |(address, _)| address);
+    address.parse::<Ipv6Addr>().is_ok()
 }
 
 /// Whether `name` is the machine that calls itself `own`, with or without its domain.
@@ -295,6 +332,10 @@ mod tests {
             ("[::1]3", "'[::1]3' cannot be the name"),
             (":4", "cannot be the name"),
             ("a,localhost", "localhost has to be the first"),
+            (
+                "localhost:2:3",
+                "'localhost:2:3' is no IPv6 address; a host with",
+            ),
         ] {
             let text = parse_list(wrong).unwrap_err().to_string();
             assert!(text.contains(part), "{wrong}: {text}");
@@ -362,10 +403,22 @@ mod tests {
             ("a\nlocalhost", "f:2: localhost has to be the first"),
             ("a\n-o\n", "f:2: '-o' cannot be the name"),
             ("# a", "f: no host"),
+            ("a\nb,c,d", "f:2: 'b,c,d' names several hosts"),
+            (
+                "a\nlocalhost:2:3",
+                "f:2: 'localhost:2:3' is no IPv6 address",
+            ),
         ] {
             let text = parse_file("f", wrong).unwrap_err().to_string();
             assert!(text.contains(part), "{wrong}: {text}");
         }
+    }
+
+    #[test]
+    fn ipv6_addresses_may_have_users_and_interfaces() {
+        let hosts = parse_list("bob@fd00::1,fe80::1%eth0,::1").unwrap();
+        assert_eq!(hosts.len(), 3);
+        assert!(parse_list("bob@fd00::x").is_err());
     }
 
     #[test]

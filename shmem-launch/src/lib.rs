@@ -37,6 +37,7 @@
 //! | `child` | an agent as its parent knows it | yes |
 //! | [`agent`] | the agent as a state machine | yes |
 //! | [`root`] | the launcher as a state machine; spawned jobs | yes |
+//! | `given_file` | reading files that users name | |
 //! | [`names`] | names of services that PEs publish | yes |
 //! | `job` | from what was typed to a checked job | half |
 //! | `ps` | asking the launchers of running jobs | |
@@ -60,6 +61,7 @@ pub mod cli;
 pub mod exit;
 pub mod fold;
 pub mod frame;
+mod given_file;
 pub mod hosts;
 pub mod limits;
 pub mod memory;

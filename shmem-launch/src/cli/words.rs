@@ -9,6 +9,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::Command;
 
+use crate::given_file;
+
 /// Those whose value may be two words, NAME VALUE; one with a = in it is both. With two dashes `--env` takes
 /// one word always.
 fn is_pair(arg: &[u8]) -> bool {
@@ -149,7 +151,7 @@ fn take_program(
 /// and arguments that a `:` would end need none.
 fn add_file(command: &Command, file: &OsStr, all: &mut Vec<Vec<OsString>>) -> Result<(), String> {
     let told = |e: &dyn std::fmt::Display| format!("--configfile {}: {e}", file.display());
-    let text = std::fs::read(file).map_err(|e| told(&e))?;
+    let text = given_file::read(file.as_ref()).map_err(|e| told(&e))?;
     let mut first = true;
     for (number, line) in lines(&text) {
         let at = |e: &dyn std::fmt::Display| told(&format!("line {number}: {e}"));

@@ -8,6 +8,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::allocation::{self, Allocation, AllocationError, ByName, Surroundings,
 use crate::cli::Cli;
 use crate::exit::{LAUNCHER, USAGE};
 use crate::frame::{EnvVar, Machine, Machines};
+use crate::given_file;
 use crate::hosts::{self, Host, HostsError};
 use crate::plan::{Layout, PlanError};
 use crate::program::{self, ProgramError};
@@ -92,7 +94,7 @@ impl Surroundings for Here {
     }
 
     fn file(&self, path: &str) -> std::io::Result<String> {
-        std::fs::read_to_string(path)
+        given_file::read_text(Path::new(path))
     }
 
     fn output(&self, words: &[&str]) -> Result<String, String> {
@@ -168,11 +170,12 @@ impl Place {
             (Some(list), _) => Some(hosts::parse_list(list)?),
             (None, Some(file)) => {
                 let name = file.display().to_string();
-                let text =
-                    std::fs::read_to_string(file).map_err(|source| PlaceError::HostFile {
+                let text = given_file::read_text(file.as_ref()).map_err(|source| {
+                    PlaceError::HostFile {
                         file: name.clone(),
                         source,
-                    })?;
+                    }
+                })?;
                 let parsed = hosts::parse_file(&name, &text)?;
                 notes = parsed.notes;
                 Some(parsed.hosts)
