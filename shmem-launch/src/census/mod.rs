@@ -19,6 +19,9 @@ use shmem_node::waiting::{Collective, Comparison, Form, LockWait, Number, Remote
 /// Most groups of a message.
 pub const MOST_GROUPS: usize = 128;
 
+/// Most PEs of a message whose processes are named.
+pub const MOST_PROCESSES: usize = 64;
+
 /// The lowest and the highest of some numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
@@ -273,6 +276,8 @@ pub struct Census {
     pub nodes: RankSet,
     /// Their PEs.
     pub groups: Vec<Group>,
+    /// The PEs with the lowest ranks that have a process, in order, for users who attach a debugger.
+    pub processes: Vec<Example>,
     /// How much of what tells PEs apart was given up.
     coarse: u8,
 }
@@ -281,14 +286,32 @@ pub struct Census {
 const COARSEST: u8 = 4;
 
 impl Census {
-    /// Of one node.
+    /// Of one node, whose PEs are a group each.
     pub fn of(node: u32, groups: impl IntoIterator<Item = Group>) -> Self {
         let mut census = Self {
             nodes: RankSet::range(node..node + 1),
             ..Self::default()
         };
-        census.take(groups);
+        let mut processes = Vec::new();
+        census.take(groups.into_iter().inspect(|group| {
+            let runs = !matches!(
+                group.doing,
+                Doing::Runs {
+                    life: Life::Ended,
+                    ..
+                }
+            );
+            processes.extend((runs && group.example.pid > 0).then_some(group.example));
+        }));
+        census.name(processes);
         census
+    }
+
+    /// Adds PEs whose processes are named.
+    fn name(&mut self, processes: Vec<Example>) {
+        self.processes.extend(processes);
+        self.processes.sort_unstable();
+        self.processes.truncate(MOST_PROCESSES);
     }
 
     /// Adds what other nodes' PEs do.
@@ -298,6 +321,7 @@ impl Census {
             self.make_coarse(other.coarse);
         }
         self.take(other.groups);
+        self.name(other.processes);
     }
 
     /// Adds groups; those that do the same become one.

@@ -110,12 +110,40 @@ fn told(nodes: u32, per_node: u32, doing: impl Fn(u32, &mut Found)) -> String {
 }
 
 fn words(all: &Census, nodes: u32, per_node: u32) -> String {
-    all.text(Job {
+    all.text(of(nodes, per_node))
+}
+
+fn of(nodes: u32, per_node: u32) -> Job<'static> {
+    Job {
         n_pes: nodes * per_node,
         n_nodes: nodes,
         hosts: &[],
         age: 20 * SECOND,
-    })
+    }
+}
+
+#[test]
+fn processes_of_groups_are_named_up_to_a_number() {
+    let all = |nodes, per_node| {
+        let mut all = Census::default();
+        let parts = job(nodes, per_node, |rank, pe| {
+            pe.pid = 100 + rank;
+            pe.ended = rank == 1;
+        });
+        // In whatever order nodes answer.
+        parts.into_iter().rev().for_each(|part| all.merge(part));
+        all
+    };
+    let text = all(2, 3).processes(of(2, 3));
+    assert_eq!(
+        text,
+        "\n  pids on node 0: 100 (PE 0), 102 (PE 2)\n  pids on node 1: 103 (PE 3), 104 (PE 4), 105 (PE 5)"
+    );
+    let many = all(8, 32);
+    assert_eq!(many.processes.len(), MOST_PROCESSES);
+    assert_eq!(many.processes.last().map(|pe| pe.rank), Some(64));
+    // Those that are alone in what they do have their process there.
+    assert_eq!(all(1, 2).processes(of(1, 2)), "");
 }
 
 fn has(text: &str, parts: &[&str]) {

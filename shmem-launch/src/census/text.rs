@@ -89,6 +89,26 @@ impl Census {
         text
     }
 
+    /// The processes of the PEs, a line for each node. Empty if [`text`](Self::text) has them all.
+    pub fn processes(&self, job: Job<'_>) -> String {
+        let mut text = String::new();
+        if self.groups.iter().all(|group| group.ranks.len() == 1) {
+            return text;
+        }
+        let mut pes = self.processes.clone();
+        pes.sort_by_key(|pe| (pe.node, pe.rank));
+        for on_node in pes.chunk_by(|a, b| a.node == b.node) {
+            let node = on_node[0].node;
+            let host = RankSet::range(node..node.saturating_add(1));
+            let _ = write!(text, "\n  pids on node {node}{}", hosts(&host, job.hosts));
+            for (at, pe) in on_node.iter().enumerate() {
+                let before = if at == 0 { ':' } else { ',' };
+                let _ = write!(text, "{before} {} (PE {})", pe.pid, pe.rank);
+            }
+        }
+        text
+    }
+
     fn line<'a>(&self, group: &'a Group, job: Job<'_>) -> Line<'a> {
         let mut missing = group.for_whom.without(&group.ranks);
         let mut passed = RankSet::default();

@@ -90,12 +90,17 @@ impl Root {
         if asked.deadline.is_none() || asked.number != number || !asked.text.is_empty() {
             return;
         }
-        let text = census.text(Job {
+        let job = Job {
             n_pes: self.setup.n_pes,
             n_nodes: self.setup.n_nodes,
             hosts: &self.setup.hosts,
             age: now.saturating_sub(self.setup.began),
-        });
+        };
+        let mut text = census.text(job);
+        // Where the job ends at once, nobody attaches to its processes.
+        if !asked.askers.contains(&Asker::End) {
+            text += &census.processes(job);
+        }
         let pes = match asked.stacks {
             true => census.examples(MOST_STACKS),
             false => Vec::new(),
