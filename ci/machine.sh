@@ -16,7 +16,7 @@ packages() {
     local package missing=()
     for package in gcc g++ libc6-dev binutils pkg-config \
         mpich libmpich-dev libpmi2-0-dev openmpi-bin libopenmpi-dev \
-        iproute2 iptables nftables openssh-server openssh-client tshark procps chromium valgrind; do
+        iproute2 iptables nftables openssh-server openssh-client tshark procps chromium valgrind gdb; do
         dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
     done
     command -v pip3 >/dev/null || missing+=(python3-pip)

@@ -37,6 +37,7 @@ mod pmi_store;
 mod programs;
 mod registration;
 mod seeing;
+mod tools;
 mod transport;
 mod tutorial;
 mod valgrind;

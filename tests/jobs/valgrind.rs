@@ -14,7 +14,7 @@ const OPTIONS: [&str; 2] = ["-q", "--error-exitcode=9"];
 const SMALL: (&str, &str) = ("SHMEM_SYMMETRIC_SIZE", "4M");
 
 /// Whether there is a valgrind that works.
-fn found() -> bool {
+pub(crate) fn found() -> bool {
     let why = match Command::new(VALGRIND).arg("--version").output() {
         Ok(output) if output.status.success() => return true,
         Ok(output) => format!("{VALGRIND} --version: {}", output.status),

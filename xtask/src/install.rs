@@ -29,7 +29,6 @@ pub(crate) const PMI_REAL_NAME: &str = "libshmem_pmi2.so.1.0.0";
 pub(crate) const MANIFEST: &str = "share/shmem/manifest";
 
 const WRAPPER: &str = include_str!("../files/oshcc");
-const RUNNER: &str = include_str!("../files/oshrun");
 const PKG_CONFIG: &str = include_str!("../files/shmem.pc");
 const PMI_PKG_CONFIG: &str = include_str!("../files/shmem_pmi2.pc");
 const MODULE: &str = include_str!("../files/module");
@@ -174,7 +173,9 @@ fn entries(products: &Products) -> Result<Vec<Entry>, Error> {
         Entry::new("bin/oshcc", text(WRAPPER), 0o755),
         Entry::new("bin/oshc++", Link("oshcc"), 0),
         Entry::new("bin/oshCC", Link("oshcc"), 0),
-        Entry::new("bin/oshrun", text(RUNNER), 0o755),
+        // The command that the specification suggests. A script would hide the program from debuggers, and a
+        // shell that runs it may drop variables of the environment.
+        Entry::new("bin/oshrun", Link("shmrun"), 0),
         Entry::new(
             Path::new("lib").join(REAL_NAME),
             Copy(products.shared.clone()),
