@@ -120,7 +120,8 @@ fn a_job_says_which_system_call_is_missing() {
     }
 }
 
-/// What a PE leaves in a session of its own is found by its parent, however the kernel shows that.
+/// What a PE leaves in a session of its own is found by its parent, however the kernel shows that, where there are no control
+/// groups.
 #[test]
 fn nothing_is_left_where_the_kernel_lists_no_children() {
     if !works(&CC.words()) {

@@ -1,4 +1,5 @@
-/* To be preloaded: files in /proc that list the children of a thread do not exist, as in kernels without CONFIG_PROC_CHILDREN. */
+/* To be preloaded: files in /proc that list the children of a thread do not exist, as in kernels without CONFIG_PROC_CHILDREN,
+ * and there are no control groups, by which processes could be ended instead. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,7 +13,8 @@ typedef int opens(const char *path, int flags, ...);
 static int hidden(const char *path)
 {
     const char *last = strrchr(path, '/');
-    return last && strcmp(last, "/children") == 0 && strncmp(path, "/proc/", 6) == 0;
+    int listed = last && (strcmp(last, "/children") == 0 || strcmp(last, "/cgroup") == 0);
+    return listed && strncmp(path, "/proc/", 6) == 0;
 }
 
 static int forward(const char *name, const char *path, int flags, mode_t mode)
