@@ -146,7 +146,7 @@ const BOUNDS: [Bound; 9] = [
     Bound {
         what: "template, for itself",
         start: Start::Executed,
-        most: [125, 52, 0, 6, ANY],
+        most: [128, 52, 0, 6, ANY],
     },
     Bound {
         what: "template, for each PE",
