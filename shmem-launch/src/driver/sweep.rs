@@ -50,9 +50,11 @@ fn end_marked(mark: &[u8]) -> bool {
         let Some(pid) = process.file_name().to_str().and_then(|n| n.parse().ok()) else {
             continue;
         };
+        // The number may be another process's by the time of the signal; this stays that of the one that is looked at.
+        let held = sys::Held::of(pid);
         let environment = fs::read(process.path().join("environ")).unwrap_or_default();
         if pid > 1 && environment.split(|&b| b == 0).any(|one| one == mark) {
-            sys::kill(pid, libc::SIGKILL);
+            held.kill();
             any = true;
         }
     }

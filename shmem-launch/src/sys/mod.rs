@@ -26,7 +26,7 @@ pub(crate) use limits::{
     processes_allowed, raise_descriptors, raise_file_size, restore_limits, soft_limits, user,
 };
 pub(crate) use process::{
-    Waited, be_undumpable, become_subreaper, children, end_with_parent, exec, exit_now, fork,
+    Held, Waited, be_undumpable, become_subreaper, children, end_with_parent, exec, exit_now, fork,
     fork_to_exec, go_on_without_parent, has_ended, is_running, is_stopped, kill, new_session,
     set_group, set_name, wait, wait_for, wait_for_end, wait_used,
 };

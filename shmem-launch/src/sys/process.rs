@@ -2,14 +2,14 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
     DumpableBehavior, Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process,
-    kill_process_group, pidfd_open, set_child_subreaper, set_dumpable_behavior,
+    kill_process_group, pidfd_open, pidfd_send_signal, set_child_subreaper, set_dumpable_behavior,
     set_parent_process_death_signal, setpgid, setsid, waitid, waitpid,
 };
 
@@ -164,6 +164,32 @@ pub(crate) fn kill(pid: i32, signal: i32) {
             true => kill_process_group(target, signal),
             false => kill_process(target, signal),
         };
+    }
+}
+
+/// A process, whatever becomes of its number.
+pub(crate) struct Held {
+    pid: i32,
+    /// None on kernels that have no such descriptors.
+    descriptor: Option<OwnedFd>,
+}
+
+impl Held {
+    pub(crate) fn of(pid: i32) -> Self {
+        let process = Pid::from_raw(pid).filter(|_| pid > 0);
+        let descriptor = process.and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
+        Self { pid, descriptor }
+    }
+
+    /// Kills it, unless it has ended.
+    pub(crate) fn kill(&self) {
+        let sent = self
+            .descriptor
+            .as_ref()
+            .map(|process| pidfd_send_signal(process, Signal::KILL));
+        if !matches!(sent, Some(Ok(()) | Err(Errno::SRCH))) {
+            kill(self.pid, libc::SIGKILL);
+        }
     }
 }
 
