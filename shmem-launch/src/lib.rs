@@ -105,6 +105,13 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     let start = shmem_node::sys::monotonic_ns();
     // A file that may not grow (ulimit -f) is an error of the call then, which is reported.
     sys::set_ignored(libc::SIGXFSZ, true);
+    if let Err(limit) = sys::raise_stack() {
+        let limit = shmem_node::machine::Size(limit);
+        let what = format!(
+            "the limit of stacks (ulimit -Hs) is {limit}, which is too little for shmrun; raise it"
+        );
+        return complain(&what, exit::LAUNCHER);
+    }
     let cli = match Cli::parse_args(args) {
         Ok(cli) => cli,
         Err(e) => {

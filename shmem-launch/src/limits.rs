@@ -21,6 +21,10 @@ const SENT_PER_PE: u32 = 3;
 /// template, standard streams, and those on their way to the template.
 const OWN_DESCRIPTORS: u64 = 32 + (SENT_PER_PE * MOST_REQUESTS * MOST_PES) as u64;
 
+/// Descriptors of a process that starts PEs, beside those of PEs: standard streams, those that PEs inherit, and some that
+/// libraries of a program may have open.
+const OF_STARTER: u64 = 3 + 6 + 8;
+
 /// How many PEs an agent asks its template for at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Portion {
@@ -38,13 +42,14 @@ impl Portion {
     };
 
     /// The portion of each of `agents` agents on a machine, where a process may have `limit`
-    /// descriptors open, for a node of which `inputs` PEs get standard input.
+    /// descriptors open, for a node of which `inputs` PEs get standard input. Programs, among them the process that
+    /// starts PEs, may have `of_programs` open: it takes those of a request at once.
     ///
     /// Descriptors that were sent over a Unix socket and not yet received are counted for the user,
     /// and the kernel sends no more when those of all processes are more than the sender may have
     /// open. Half of that is for others: together the agents take no more, unless one PE at a time
     /// for each is too much already. What the kernel refuses then is sent later.
-    pub fn of(limit: u64, agents: u32, inputs: u32) -> Self {
+    pub fn of(limit: u64, agents: u32, inputs: u32, of_programs: u64) -> Self {
         let share = limit / 2 / u64::from(agents.max(1));
         let sent = SENT_PER_PE + u32::from(inputs > 1);
         let pes = |requests| share / u64::from(sent * requests);
@@ -53,8 +58,9 @@ impl Portion {
         } else {
             1
         };
+        let taken = of_programs.saturating_sub(OF_STARTER) / u64::from(sent);
         Self {
-            pes: pes(requests).clamp(1, MOST_PES.into()) as u32,
+            pes: pes(requests).min(taken).clamp(1, MOST_PES.into()) as u32,
             requests,
         }
     }
@@ -525,34 +531,38 @@ mod tests {
         let sent = |p: Portion| u64::from(p.pes * p.requests * SENT_PER_PE);
         for limit in [256, 1024, 4096, 20_000, 1 << 20] {
             for agents in [1, 2, 8, 64, 512, 5000] {
-                let p = Portion::of(limit, agents, 1);
+                let p = Portion::of(limit, agents, 1, 1 << 20);
                 let all = sent(p) * u64::from(agents);
                 assert!(all <= limit / 2 || sent(p) == 3, "{limit} {agents} {p:?}");
             }
         }
-        assert_eq!(Portion::of(1024, 1, 1), Portion::FULL);
+        assert_eq!(Portion::of(1024, 1, 1, 1 << 20), Portion::FULL);
         assert_eq!(
-            Portion::of(1024, 64, 1),
+            Portion::of(1024, 64, 1, 1 << 20),
             Portion {
                 pes: 1,
                 requests: 2
             }
         );
         assert_eq!(
-            Portion::of(1024, 512, 1),
+            Portion::of(1024, 512, 1, 1 << 20),
             Portion {
                 pes: 1,
                 requests: 1
             }
         );
+        // Who takes them may have few.
+        for (of_programs, pes) in [(1024, 32), (64, 15), (20, 1), (5, 1)] {
+            assert_eq!(Portion::of(1024, 1, 1, of_programs).pes, pes);
+        }
         // With input for all of them, too.
-        assert_eq!(Portion::of(1024, 8, 2).pes, 8);
-        assert_eq!(Portion::of(1024, 8, 1).pes, 10);
+        assert_eq!(Portion::of(1024, 8, 2, 1 << 20).pes, 8);
+        assert_eq!(Portion::of(1024, 8, 1, 1 << 20).pes, 10);
         for agents in [1, 64, 512] {
             let limit = Portion::limit_for_full(agents);
-            assert_eq!(Portion::of(limit, agents, 1), Portion::FULL);
+            assert_eq!(Portion::of(limit, agents, 1, 1 << 20), Portion::FULL);
             assert_ne!(
-                Portion::of(limit - 6 * u64::from(agents), agents, 1),
+                Portion::of(limit - 6 * u64::from(agents), agents, 1, 1 << 20),
                 Portion::FULL
             );
         }

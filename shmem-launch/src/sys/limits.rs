@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limits with which this process, or the one that it was forked from, began: of descriptors and of file
-/// sizes, if they have been raised, and of core files, if there are to be none.
+/// The limits with which this process, or the one that it was forked from, began: of descriptors, file sizes and
+/// stacks, if they have been raised, and of core files, if there are to be none.
 static FIRST_DESCRIPTORS: OnceLock<Rlimit> = OnceLock::new();
 static FIRST_CORE: OnceLock<Rlimit> = OnceLock::new();
 static FIRST_FILE_SIZE: OnceLock<Rlimit> = OnceLock::new();
+static FIRST_STACK: OnceLock<Rlimit> = OnceLock::new();
 
 /// The soft limits that programs are to have on a host that has others.
 static ADOPTED: OnceLock<Vec<SoftLimit>> = OnceLock::new();
@@ -30,9 +31,13 @@ const TRAVELLING: [Resource; 8] = [
     Resource::Cpu,
 ];
 
-/// Those of this process, before it changes them.
+/// Those with which this process began.
 pub(crate) fn soft_limits() -> Vec<SoftLimit> {
-    let soft = |which| getrlimit(which).current.unwrap_or(u64::MAX);
+    let first = |which| match FIRST_STACK.get() {
+        Some(stack) if which == Resource::Stack => stack.current,
+        _ => getrlimit(which).current,
+    };
+    let soft = |which| first(which).unwrap_or(u64::MAX);
     (0..).zip(TRAVELLING.map(soft)).collect()
 }
 
@@ -98,11 +103,33 @@ pub(crate) fn raise_file_size() {
     }
 }
 
-/// Takes [`raise_descriptors`], [`raise_file_size`] and [`leave_no_core_file`] back, for programs that a forked
+/// Gives this process, whose first stack grows as it is used, a stack that launchers and agents can do with.
+///
+/// # Errors
+/// The limit that the user cannot raise.
+pub(crate) fn raise_stack() -> Result<(), u64> {
+    /// What shells usually allow.
+    const USUAL: u64 = 8 << 20;
+    /// What launchers and agents need: less has overflowed.
+    const LEAST: u64 = 192 << 10;
+    let old = getrlimit(Resource::Stack);
+    let maximum = old.maximum;
+    let raised = USUAL.min(maximum.unwrap_or(u64::MAX));
+    if old.current.is_none_or(|current| current >= raised) {
+        return if raised < LEAST { Err(raised) } else { Ok(()) };
+    }
+    FIRST_STACK.get_or_init(|| old);
+    let current = Some(raised);
+    let _ = setrlimit(Resource::Stack, Rlimit { current, maximum });
+    if raised < LEAST { Err(raised) } else { Ok(()) }
+}
+
+/// Takes [`raise_stack`], [`raise_descriptors`], [`raise_file_size`] and [`leave_no_core_file`] back, for programs that a forked
 /// child is to execute.
 pub(crate) fn restore_limits() {
     let first = [
         (Resource::Fsize, &FIRST_FILE_SIZE),
+        (Resource::Stack, &FIRST_STACK),
         (Resource::Nofile, &FIRST_DESCRIPTORS),
         (Resource::Core, &FIRST_CORE),
     ];

@@ -23,7 +23,8 @@ pub(crate) use descriptors::{
 pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use limits::{
     adopt_limits, descriptors_allowed, descriptors_of_programs, leave_no_core_file,
-    processes_allowed, raise_descriptors, raise_file_size, restore_limits, soft_limits, user,
+    processes_allowed, raise_descriptors, raise_file_size, raise_stack, restore_limits,
+    soft_limits, user,
 };
 pub(crate) use process::{
     Held, Waited, be_undumpable, become_subreaper, children, end_with_parent, exec, exit_now, fork,

@@ -89,3 +89,37 @@ fn output_that_is_too_long_for_a_file_is_lost_with_a_message() {
     let said = "cannot write to standard output: File too large";
     assert!(out.messages()[0].contains(said), "{out:?}");
 }
+
+#[test]
+fn programs_may_have_few_descriptors_though_the_agents_have_more() {
+    let probe = crate::template::program();
+    for (limit, shape) in [
+        ("64", &["-n", "32"][..]),
+        ("40", &["-n", "20", "--nodes", "2"]),
+        ("24", &["-n", "5"]),
+        ("24", &["-n", "5", "--stdin", "all"]),
+    ] {
+        for spawn in ["template", "exec"] {
+            let program = [&*probe, "init", "finalize"];
+            let args = [shape, &["--spawn", spawn], &program].concat();
+            let out = shmrun_after(&format!("ulimit -Sn {limit}"), &args).run();
+            assert_eq!(
+                (out.code(), &*out.stderr),
+                (0, ""),
+                "{limit} {args:?} {out:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_small_stack_is_raised_or_named() {
+    for shape in [&["-n", "2"][..], &["-n", "2", "--nodes", "2"]] {
+        let args = [shape, &["/bin/sh", "-c", "ulimit -s"]].concat();
+        let out = shmrun_after("ulimit -Ss 100", &args).run();
+        assert_eq!((out.code(), &*out.stdout), (0, "100\n100\n"), "{out:?}");
+        let out = shmrun_after("ulimit -s 100", &args).run();
+        assert_eq!(out.code(), 125, "{out:?}");
+        assert!(out.stderr.contains("(ulimit -Hs) is 100.0 KiB"), "{out:?}");
+    }
+}

@@ -235,7 +235,7 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
             first_rank: ranks.start,
             n_local,
             n_pes: launch.n_pes,
-            portion: Portion::of(have, agents_here, inputs),
+            portion: Portion::of(have, agents_here, inputs, sys::descriptors_of_programs()),
             options: launch.options.clone(),
             input: input.clone(),
             pmix: launch.pmix.is_some(),

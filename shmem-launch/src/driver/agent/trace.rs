@@ -24,9 +24,18 @@ const TOOLS: [(&str, &[&str], &[&str]); 3] = [
     ("gstack", &[], &[]),
 ];
 
-/// Says that a tool may not look.
-const REFUSED: &str = "the kernel lets no other process look at it: kernel.yama.ptrace_scope is 1, or the \
-                       container lacks the capability SYS_PTRACE";
+/// Says that a tool may not look, and why, as far as the kernel shows it.
+fn refused() -> String {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let why = match scope.trim() {
+        "" | "0" => {
+            "a container that lacks the capability SYS_PTRACE, or the program itself, forbids it"
+                .to_owned()
+        }
+        scope => format!("kernel.yama.ptrace_scope is {scope}"),
+    };
+    format!("the kernel lets no other process look at it: {why}")
+}
 
 /// A tool at work.
 struct Tool {
@@ -159,18 +168,12 @@ impl AgentProcess {
         self.search_due = true;
         let mut text = frames(&String::from_utf8_lossy(&tool.text));
         let lower = text.to_ascii_lowercase();
-        for why in [
-            why,
-            match lower.contains("not permitted") || lower.contains("permission denied") {
-                true => REFUSED,
-                false => "",
-            },
-        ] {
-            if !why.is_empty() {
-                text += "\n(";
-                text += why;
-                text.push(')');
-            }
+        let forbidden = lower.contains("not permitted") || lower.contains("permission denied");
+        let why = Some(why).filter(|why| !why.is_empty()).map(str::to_owned);
+        for why in why.into_iter().chain(forbidden.then(refused)) {
+            text += "\n(";
+            text += &why;
+            text.push(')');
         }
         self.tell(Event::Traced(tool.number, tool.rank, text));
         self.trace_more();
