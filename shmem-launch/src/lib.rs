@@ -79,10 +79,9 @@ pub mod stdio;
 
 /// Writes a line to standard error. Who cannot be told is not.
 macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
+    ($($text:tt)*) => {
+        shmem_node::text::say(format_args!($($text)*))
+    };
 }
 pub(crate) use say;
 

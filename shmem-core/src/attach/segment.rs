@@ -48,7 +48,7 @@ pub(super) fn random_identity() -> Result<Identity, Error> {
 /// nodes are exchanged later.
 pub(super) fn make(settings: &Settings, node: &Node<'_>) -> Result<NodeSegment, Error> {
     if let Some(notice) = pages::without_effect(settings.heap_pages) {
-        eprintln!("shmem: {notice}");
+        crate::stderr::write(&notice);
     }
     let (job_id, job_key) = random_identity()?;
     let segment = NodeSegment::create(&JobFacts {

@@ -20,7 +20,6 @@
 //! servers take is above 600. Each life of the PEs has keys of its own, because a server may refuse to
 //! put a key again.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -91,7 +90,7 @@ impl Foreign {
         let expected = Arc::clone(&leaves);
         let ends = move |Ended { status, why }: Ended| {
             if !expected.load(Ordering::Acquire) {
-                let _ = writeln!(std::io::stderr(), "shmem: PE {me}: the job ends: {why}");
+                crate::stderr::write(&format!("PE {me}: the job ends: {why}"));
                 sys::end_at_once(status);
             }
         };
@@ -132,11 +131,10 @@ impl Foreign {
                 return;
             }
             // Standard error may have gone with the server.
-            let _ = writeln!(
-                std::io::stderr(),
-                "shmem: PE {}: the launcher's PMI server is gone; this process ends",
+            crate::stderr::write(&format!(
+                "PE {}: the launcher's PMI server is gone; this process ends",
                 foreign.me
-            );
+            ));
             sys::end_at_once(1);
         })
         .map_err(|source| Error::Os {

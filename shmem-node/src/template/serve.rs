@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::exec::{self, Program, Recipe};
@@ -11,7 +11,7 @@ use super::message::{PeSpec, TemplateStart};
 use super::requests::{Role, serve_requests};
 use crate::contract::{self, Descriptors};
 use crate::cpus::Bindings;
-use crate::sys;
+use crate::{sys, text};
 
 /// To be called from an `.init_array` entry of the program. Returns at once in a program that was
 /// executed in the ordinary way. In a template it serves spawn requests and returns only in the
@@ -135,7 +135,7 @@ fn execute(
 
 /// Who cannot be told is not.
 fn tell(what: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "shmem: {what}");
+    text::say(format_args!("shmem: {what}"));
 }
 
 /// Forks PEs on request. Returns in each of them, and in the template when there are no more.

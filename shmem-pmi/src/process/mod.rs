@@ -79,11 +79,11 @@ mod primitives;
 mod request;
 mod shelf;
 
-use std::io::Write as _;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use shmem_node::kvs::Reader;
+use shmem_node::text;
 use shmem_pmix::Library;
 
 pub use collective::Ring;
@@ -620,7 +620,7 @@ impl Process {
     /// Ends the whole job and this process, with an exit status.
     pub fn abort(&self, exit_code: i32, message: &str) -> ! {
         // Where nobody listens, the job ends nevertheless.
-        let _ = writeln!(std::io::stderr(), "PE {} aborts: {message}", self.rank());
+        text::say(format_args!("PE {} aborts: {message}", self.rank()));
         // If nobody can be told, the launcher sees this process end without a goodbye.
         let _ = self.abort_job(exit_code, message);
         std::process::exit(exit_code)
