@@ -234,6 +234,14 @@ pub enum Cause {
         #[serde(serialize_with = "codec::clipped")]
         what: String,
     },
+    /// The kernel does not execute a program.
+    Program {
+        /// Which, and why.
+        #[serde(serialize_with = "codec::clipped")]
+        what: String,
+        /// The exit status that shells have for it.
+        status: u8,
+    },
     /// Nothing was heard of an agent for too long.
     Silent {
         /// How long, in milliseconds.
@@ -272,6 +280,12 @@ pub struct Loss {
     pub last: u32,
 }
 
+impl From<String> for Cause {
+    fn from(what: String) -> Self {
+        Self::Node { what }
+    }
+}
+
 impl Cause {
     /// Whether it is what a PE did that ran.
     pub fn is_of_a_pe(&self) -> bool {
@@ -296,6 +310,7 @@ impl Fault {
             | Cause::Disconnected { .. }
             | Cause::Needed { .. } => 1,
             Cause::Abort { code, .. } => *code as u8,
+            Cause::Program { status, .. } => *status,
             Cause::Agent { .. }
             | Cause::Unreachable { .. }
             | Cause::Node { .. }
@@ -391,7 +406,9 @@ impl fmt::Display for Message<'_> {
             Cause::Agent { end: None } => {
                 write!(f, "the launch agent of {node} (pid {pid}) closed its link")
             }
-            Cause::Unreachable { what } | Cause::Node { what } => write!(f, "{node}: {what}"),
+            Cause::Unreachable { what } | Cause::Node { what } | Cause::Program { what, .. } => {
+                write!(f, "{node}: {what}")
+            }
             Cause::Silent { ms, first, last } => {
                 let s = *ms as f64 / 1e3;
                 write!(

@@ -1,11 +1,18 @@
-//! Finding the program before anything is started, so that a typing mistake costs nothing.
+//! Finding the program before anything is started, so that a typing mistake costs nothing; and explaining why the
+//! kernel does not execute one that is there. Only the kernel knows what it executes (`binfmt_misc` adds kinds of
+//! programs), so files are not looked into before.
 
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::exit;
+use rustix::fs::StatVfsMountFlags;
+use shmem_node::elf::{self, PT_INTERP, PT_LOAD};
+
+use crate::exit::{self, Cause};
+use crate::sys::NotExecuted;
 
 /// A program that cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +25,14 @@ pub enum ProgramError {
         name: String,
         /// Where it was looked for.
         hint: String,
+    },
+    /// It is there, but what is to run it is not.
+    #[error("{path}: {reason}")]
+    Lacks {
+        /// What was found.
+        path: String,
+        /// What is missing.
+        reason: String,
     },
     /// It is there but cannot be executed.
     #[error("{path}: {reason}")]
@@ -33,8 +48,17 @@ impl ProgramError {
     /// The exit status of `shmrun`, as shells have it.
     pub fn status(&self) -> u8 {
         match self {
-            Self::NotFound { .. } => exit::NOT_FOUND,
+            Self::NotFound { .. } | Self::Lacks { .. } => exit::NOT_FOUND,
             Self::NotExecutable { .. } => exit::NOT_EXECUTABLE,
+        }
+    }
+}
+
+impl From<ProgramError> for Cause {
+    fn from(e: ProgramError) -> Self {
+        Self::Program {
+            what: e.to_string(),
+            status: e.status(),
         }
     }
 }
@@ -45,6 +69,12 @@ impl ProgramError {
 /// # Errors
 /// When there is none that can be executed.
 pub fn find(name: &OsStr, path: Option<OsString>) -> Result<PathBuf, ProgramError> {
+    if name.is_empty() {
+        return Err(ProgramError::NotFound {
+            name: "\"\"".into(),
+            hint: ": the name of the program is empty".into(),
+        });
+    }
     if name.as_bytes().contains(&b'/') {
         return find_at(Path::new(name)).map(|()| name.into());
     }
@@ -69,7 +99,7 @@ pub fn find(name: &OsStr, path: Option<OsString>) -> Result<PathBuf, ProgramErro
         }
     }
     Err(refused.unwrap_or_else(|| {
-        let here = Path::new(name).exists() && !name.is_empty();
+        let here = Path::new(name).exists();
         ProgramError::NotFound {
             name: name.display().to_string(),
             hint: match here {
@@ -124,6 +154,146 @@ fn check(path: &Path) -> Option<Result<(), ProgramError>> {
     Some(Ok(()))
 }
 
+/// Why the kernel refuses to execute `path` with this error. `None` if that says nothing of the program: there is
+/// no memory, or no process may be started.
+pub fn refused(path: &Path, errno: i32) -> Option<ProgramError> {
+    let text = io::Error::from_raw_os_error(errno);
+    let shown = path.display().to_string();
+    let lacks = |reason| ProgramError::Lacks {
+        path: shown.clone(),
+        reason,
+    };
+    let cannot = |reason| ProgramError::NotExecutable {
+        path: shown.clone(),
+        reason,
+    };
+    let head = head(path);
+    let runner = runner(&head);
+    Some(match errno {
+        libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE => return None,
+        libc::ENOENT | libc::ENOTDIR => match runner {
+            _ if !path.exists() => ProgramError::NotFound {
+                name: shown,
+                hint: String::new(),
+            },
+            Some(Runner { kind, name, hint }) => lacks(format!(
+                "its {kind} {} does not exist{hint}",
+                shown_bytes(name)
+            )),
+            None => lacks(text.to_string()),
+        },
+        libc::EACCES if is_mounted_noexec(path) => {
+            cannot("lies in a file system that is mounted with noexec".into())
+        }
+        libc::ETXTBSY => cannot(format!("{text}: a process has it open for writing")),
+        libc::ENOEXEC => cannot(flaw(path, &head).unwrap_or_else(|| text.to_string())),
+        _ => cannot(match runner {
+            Some(Runner { kind, name, .. }) => {
+                format!("{text} (its {kind} is {})", shown_bytes(name))
+            }
+            None => text.to_string(),
+        }),
+    })
+}
+
+/// Why a program that a child was to execute does not run.
+pub(crate) fn not_started(path: &Path, e: NotExecuted) -> io::Error {
+    let refused = e.before.is_none().then(|| refused(path, e.errno));
+    refused.flatten().map_or_else(|| e.into(), io::Error::other)
+}
+
+/// Why a program that the kernel began to execute has ended at once, if its file says so.
+pub(crate) fn is_cut(path: &Path) -> Option<ProgramError> {
+    let reason = cut(path, &head(path))?;
+    Some(ProgramError::NotExecutable {
+        path: path.display().to_string(),
+        reason,
+    })
+}
+
+/// The beginning of a file; nothing if it cannot be read.
+fn head(path: &Path) -> Vec<u8> {
+    let mut head = Vec::new();
+    if let Ok(file) = std::fs::File::open(path) {
+        let _ = file.take(HEAD_MAX).read_to_end(&mut head);
+    }
+    head
+}
+
+/// Bytes of a file that hold its headers.
+const HEAD_MAX: u64 = 4096;
+
+/// What the kernel executes instead of a program.
+struct Runner<'a> {
+    kind: &'static str,
+    name: &'a [u8],
+    hint: &'static str,
+}
+
+/// The interpreter of a script, or the loader of an ELF program.
+fn runner(head: &[u8]) -> Option<Runner<'_>> {
+    if let Some(line) = head.strip_prefix(b"#!") {
+        let line = line.split(|&b| b == b'\n').next()?.trim_ascii_start();
+        let end = line.iter().position(|b| b" \t\0".contains(b));
+        let name = &line[..end.unwrap_or(line.len())];
+        let hint = match name.last() {
+            Some(b'\r') => {
+                ": the line ends with a carriage return, as in files from Windows; remove these with: \
+                 sed -i 's/\\r$//' FILE"
+            }
+            _ => "",
+        };
+        let kind = "interpreter";
+        return Some(Runner { kind, name, hint });
+    }
+    let header = elf::program_headers(head)
+        .into_iter()
+        .find(|h| h.kind == PT_INTERP)?;
+    let at = usize::try_from(header.offset).ok()?;
+    let name = head.get(at..)?.split(|&b| b == 0).next()?;
+    Some(Runner {
+        kind: "loader",
+        name,
+        hint: ": the program was built for another system or C library",
+    })
+}
+
+/// A name in a message.
+fn shown_bytes(name: &[u8]) -> String {
+    name.escape_ascii().to_string()
+}
+
+/// Why the kernel knows no way to execute a file.
+fn flaw(path: &Path, head: &[u8]) -> Option<String> {
+    if head.is_empty() {
+        return std::fs::metadata(path)
+            .is_ok_and(|meta| meta.len() == 0)
+            .then(|| "is an empty file, not a program".into());
+    }
+    let of = elf::machine(head)?;
+    if Some(of) != own_machine() {
+        return Some(format!("is a program for another machine ({of})"));
+    }
+    cut(path, head)
+}
+
+fn own_machine() -> Option<elf::Machine> {
+    elf::machine(&head(Path::new("/proc/self/exe")))
+}
+
+/// How much of an ELF program is missing, if its end is.
+fn cut(path: &Path, head: &[u8]) -> Option<String> {
+    let have = std::fs::metadata(path).ok()?.len();
+    let loaded = elf::program_headers(head).into_iter();
+    let loaded = loaded.filter(|h| h.kind == PT_LOAD);
+    let need = loaded.map(|h| h.offset.saturating_add(h.file_len)).max()?;
+    (need > have).then(|| format!("is not complete: {have} bytes of at least {need}"))
+}
+
+fn is_mounted_noexec(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOEXEC))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,7 +317,7 @@ mod tests {
         let status = |name, path| find_in(name, path).unwrap_err().status();
         assert_eq!(status("no-such-program", "/bin"), 127);
         assert_eq!(status("/no/such/program", "/bin"), 127);
-        assert_eq!(status("", "/bin"), 126, "joins to the directory itself");
+        assert_eq!(status("", "/bin"), 127);
         assert_eq!(status("/tmp", ""), 126);
         assert_eq!(status("/etc/passwd", ""), 126);
         assert_eq!(status("/dev/null", ""), 126);

@@ -78,6 +78,37 @@ pub fn program_headers(head: &[u8]) -> Vec<ProgramHeader> {
         .collect()
 }
 
+/// The machine of an ELF file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine(u16);
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            3 => f.write_str("x86, 32 bits"),
+            8 => f.write_str("MIPS"),
+            21 => f.write_str("PowerPC, 64 bits"),
+            22 => f.write_str("S/390"),
+            40 => f.write_str("ARM, 32 bits"),
+            62 => f.write_str("x86-64"),
+            183 => f.write_str("AArch64"),
+            243 => f.write_str("RISC-V"),
+            258 => f.write_str("LoongArch"),
+            n => write!(f, "number {n} of the ELF standard"),
+        }
+    }
+}
+
+/// For which machine the ELF file is that begins with `head`.
+pub fn machine(head: &[u8]) -> Option<Machine> {
+    let number = uint(head, 18)?;
+    let number = match head.get(5)? {
+        2 => u16::from_be_bytes(number),
+        _ => u16::from_le_bytes(number),
+    };
+    head.starts_with(b"\x7fELF").then_some(Machine(number))
+}
+
 /// A note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoteRef<'a> {

@@ -82,7 +82,7 @@ fn of_a_pe_on_one_node() {
 #[test]
 fn of_a_launch_agent() {
     // What an agent has just forked has its name for a moment, and becomes the template then.
-    let spoken = ["SIGKILL", "the program ended while it was to fork PEs"];
+    let spoken = ["SIGKILL", "while it was to fork PEs"];
     kill_at_random("shmrun-agent", "-n 8 --nodes 4", &spoken);
 }
 

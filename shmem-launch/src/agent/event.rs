@@ -7,7 +7,7 @@ use super::InputRoute;
 use super::pmi::Service;
 use crate::census::{Census, Example};
 use crate::child::ChildSetup;
-use crate::exit::End;
+use crate::exit::{Cause, End};
 use crate::frame::{FromServer, JobOptions, Stream};
 use crate::limits::Portion;
 use crate::report::Reduced;
@@ -62,7 +62,7 @@ pub enum Event<'a> {
     /// Segment, process group and template are there.
     Prepared,
     /// They cannot be made, or another thing failed that the agent cannot do without.
-    Failed(String),
+    Failed(Cause),
     /// The node's PMIx server has ended, or does not do its work.
     PmixFailed(String),
     /// A process that keeps pipes of PEs open has ended.
@@ -73,10 +73,12 @@ pub enum Event<'a> {
         /// Process ids, in order.
         pids: &'a [i32],
         /// Why the next PE could not be started.
-        error: Option<String>,
+        error: Option<Cause>,
     },
-    /// The template has gone.
+    /// The template has closed its socket.
     TemplateClosed,
+    /// The template's process has ended: how, and why, if its file tells.
+    TemplateEnded(End, Option<Cause>),
     /// A PE wrote something.
     Output(u32, Stream, &'a [u8]),
     /// A stream of a PE has no writer any more.

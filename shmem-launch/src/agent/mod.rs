@@ -69,6 +69,9 @@ use progress::Progress;
 /// are given up.
 const FLUSH_NS: u64 = 1_000_000_000;
 
+/// How long the end of the template's process may take to follow that of its socket.
+const TEMPLATE_DEATH_NS: u64 = 300_000_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Preparing,
@@ -100,6 +103,10 @@ pub struct Agent {
     prepared: bool,
     sent_started: bool,
     template_done: bool,
+    /// How it ended, if that is known before its socket's end.
+    template_end: Option<(End, Option<Cause>)>,
+    /// It has gone too early, with so many PEs not started: until then its end is waited for.
+    template_lost: Option<(u64, u32)>,
     stopping: bool,
     /// Signals for programs that came before all PEs were there; each once, as the kernel keeps them.
     early: Vec<u8>,
@@ -160,6 +167,8 @@ impl Agent {
             prepared: false,
             sent_started: false,
             template_done: false,
+            template_end: None,
+            template_lost: None,
             stopping: false,
             early: Vec::new(),
             fold: Fold::default(),
@@ -247,11 +256,12 @@ impl Agent {
             Event::ChildStarted(child, started) => self.child_started(child, started, now),
             Event::ShellText(child, text) => self.shell_text(child, text, now),
             Event::Prepared => self.prepared = true,
-            Event::Failed(what) => self.fault(0, Cause::Node { what }),
+            Event::Failed(cause) => self.fault(0, cause),
             Event::PmixFailed(what) => self.pmix_failed(what),
             Event::KeeperFailed(what) => self.keeper_failed(what),
             Event::Started { pids, error } => self.started(pids, error),
-            Event::TemplateClosed => self.template_closed(),
+            Event::TemplateClosed => self.template_closed(now),
+            Event::TemplateEnded(end, why) => self.template_ended(end, why),
             Event::Output(local, stream, data) => {
                 self.output.own(local, stream, data, now, &mut self.up);
                 self.touch_flush(now);
@@ -492,37 +502,54 @@ impl Agent {
         }
     }
 
-    fn started(&mut self, pids: &[i32], error: Option<String>) {
+    fn started(&mut self, pids: &[i32], error: Option<Cause>) {
         let asked = self.pes.answered(pids);
-        if let Some(error) = error {
-            let rank = self.setup.first_rank + self.pes.started();
+        if let Some(cause) = error {
             // PEs that cannot be started are not asked for again.
             self.pes.give_up_starting();
-            self.fault(
-                0,
-                Cause::Node {
-                    what: format!("cannot start PE {rank}: {error}"),
-                },
-            );
+            self.fault(0, cause);
         } else if asked != pids.len() && !self.stopping {
             let what = format!("the template started {} of {asked} PEs", pids.len());
             self.fault(0, Cause::Node { what });
         }
     }
 
-    fn template_closed(&mut self) {
+    fn template_closed(&mut self, now: u64) {
         let expected = self.template_done;
         self.template_done = true;
         if !expected {
             let missing = self.pes.give_up_starting();
             if !self.stopping && missing > 0 {
-                let what = format!(
-                    "the program ended while it was to fork PEs ({missing} of {} were not started); \
-                     --spawn exec may help",
-                    self.setup.n_local
-                );
-                self.fault(0, Cause::Node { what });
+                self.template_lost = Some((now.saturating_add(TEMPLATE_DEATH_NS), missing));
+                if let Some((end, why)) = self.template_end.take() {
+                    self.template_ended(end, why);
+                }
             }
+        }
+    }
+
+    fn template_ended(&mut self, end: End, why: Option<Cause>) {
+        match self.template_lost.take() {
+            Some((_, missing)) => self.template_failed(missing, Some(end), why),
+            None => self.template_end = Some((end, why)),
+        }
+    }
+
+    /// The template has gone too early.
+    fn template_failed(&mut self, missing: u32, end: Option<End>, why: Option<Cause>) {
+        let n_local = self.setup.n_local;
+        let cause = why.unwrap_or_else(|| {
+            let how = match end {
+                Some(end) => format!("the program {end}"),
+                None => "the program closed its socket to the launch agent".into(),
+            };
+            Cause::from(format!(
+                "{how} while it was to fork PEs ({missing} of {n_local} were not started); \
+                 --spawn exec may help"
+            ))
+        });
+        if !self.stopping {
+            self.fault(0, cause);
         }
     }
 

@@ -21,7 +21,8 @@ impl Agent {
         ];
         let own = own.into_iter().flatten().filter(|_| self.stopped.is_none());
         let look = self.rhythm.deadline();
-        let others = [look, self.count_deadline(), self.pings.deadline()]
+        let template = self.template_lost.map(|(at, _)| at);
+        let others = [look, self.count_deadline(), self.pings.deadline(), template]
             .into_iter()
             .flatten();
         own.chain(children).chain(output).chain(others).min()
@@ -31,6 +32,9 @@ impl Agent {
     pub(super) fn timers(&mut self, now: u64) {
         if self.stopped.is_none() {
             self.own_timers(now);
+        }
+        if let Some((_, missing)) = self.template_lost.take_if(|(at, _)| *at <= now) {
+            self.template_failed(missing, None, None);
         }
         self.end_patience_with_server(now);
         self.look_for_lost(now);

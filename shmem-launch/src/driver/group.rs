@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::NULL_FD;
 use super::cgroup::{self, Cgroup};
 use super::sweep::sweep;
-use crate::sys;
+use crate::sys::{self, NotExecuted};
 
 /// Number of the pipe's read end in the guard.
 const LIFE_FD: i32 = 3;
@@ -111,11 +111,11 @@ impl Group {
     }
 
     /// Has this process, a forked child, be one of them from now on.
-    pub(super) fn join(&self) -> io::Result<()> {
+    pub(super) fn join(&self) -> Result<(), NotExecuted> {
         if let Some((_, door)) = &self.cgroup {
             cgroup::enter(door);
         }
-        sys::set_group(0, self.guard)
+        sys::set_group(0, self.guard).map_err(NotExecuted::before("setpgid"))
     }
 
     /// Nobody is left, or is to be.

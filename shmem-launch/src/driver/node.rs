@@ -20,9 +20,10 @@ use shmem_pmi::tree::Tree;
 
 use super::group::Group;
 use super::parts::Parts;
-use super::template::Start;
+use super::template::{CANNOT_START, Start};
 use crate::agent::Servers;
 use crate::binding::{self, Topology};
+use crate::exit::Cause;
 use crate::frame::{Launch, Stream};
 use crate::job;
 use crate::limits::Demand;
@@ -54,7 +55,7 @@ impl Node {
     pub(super) unsafe fn prepare(
         parts: &Parts<'_>,
         group: io::Result<Group>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Cause> {
         let Parts {
             launch, settings, ..
         } = *parts;
@@ -62,7 +63,7 @@ impl Node {
         if parts.far && !Path::new(&cwd).is_absolute() {
             let text =
                 "the working directory of shmrun has been removed; --chdir names another one";
-            return Err(text.to_owned());
+            return Err(text.to_owned().into());
         }
         std::env::set_current_dir(Path::new(&cwd))
             .map_err(|e| format!("cannot work in the directory {}: {e}", cwd.display()))?;
@@ -90,7 +91,7 @@ impl Node {
             calls: launch.options.calls,
         })
         .map_err(|e| e.to_string())?;
-        let failed = |e| format!("cannot start the process that starts the PEs: {e}");
+        let failed = |e| format!("{CANNOT_START}: {e}");
         let start = Start::of(parts, settings, bindings(launch)?).map_err(failed)?;
         let (words, theirs) = sys::socketpair(SocketType::SEQPACKET).map_err(failed)?;
         let mut node = Self {
@@ -114,15 +115,15 @@ impl Node {
     ///
     /// # Safety
     /// This process has a single thread.
-    pub(super) unsafe fn start(&mut self, launch: &Launch) -> Result<(), String> {
+    pub(super) unsafe fn start(&mut self, launch: &Launch) -> Result<(), Cause> {
         let Some(start) = self.start.take() else {
             return Ok(());
         };
         let theirs = self.their_words.take();
         let words = theirs.as_ref().map(AsFd::as_fd);
         // SAFETY: as promised by the caller.
-        let (pid, socket) = unsafe { start.run(&self.group, &self.segment, words, launch.ignored) }
-            .map_err(|e| format!("cannot start the process that starts the PEs: {e}"))?;
+        let (pid, socket) =
+            unsafe { start.run(&self.group, &self.segment, words, launch.ignored)? };
         self.template = Some(NlaSide::new(socket));
         self.template_pid = pid;
         self.recipe = start.into_recipe().filter(|_| launch.options.respawns > 0);
@@ -168,11 +169,12 @@ pub(super) fn settings(launch: &Launch) -> Result<Settings, String> {
 }
 
 /// What the launcher checks for its own machine: is the program there, is there memory?
-fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), String> {
+fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), Cause> {
     for command in &launch.commands {
         let program = OsString::from_vec(command.program.clone());
-        program::find_at(Path::new(&program)).map_err(|e| {
-            format!("{e} on this host; the program must be at the same path on all hosts")
+        program::find_at(Path::new(&program)).map_err(|e| Cause::Program {
+            what: format!("{e} on this host; the program must be at the same path on all hosts"),
+            status: e.status(),
         })?;
     }
     let heap = job::Files::of(&launch.commands).heap_need(settings);
@@ -185,7 +187,7 @@ fn check_machine(launch: &Launch, settings: &Settings) -> Result<(), String> {
             .len() as u32,
         ..job::demand(&here, launch.degree, launch.input)
     };
-    job::check_machine(&demand, settings, launch.statics, heap).map_err(|e| e.to_string())
+    job::check_machine(&demand, settings, launch.statics, heap).map_err(|e| e.to_string().into())
 }
 
 /// Enters the node's network namespace, if the nodes have their own.

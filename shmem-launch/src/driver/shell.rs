@@ -13,7 +13,7 @@ use rustix::net::SocketType;
 
 use crate::program;
 use crate::remote::RemoteShell;
-use crate::sys;
+use crate::sys::{self, Image};
 
 /// A started remote shell.
 #[derive(Debug)]
@@ -51,9 +51,9 @@ unsafe fn spawn(shell: &RemoteShell, target: &str) -> io::Result<Shell> {
         CString::new(bytes).map_err(|_| invalid("an argument has a NUL byte".into()))
     };
     let name = shell.words.first().map_or("", String::as_str);
-    let path = program::find(OsStr::new(name), std::env::var_os("PATH"))
+    let found = program::find(OsStr::new(name), std::env::var_os("PATH"))
         .map_err(|e| invalid(e.to_string()))?;
-    let path = text(path.as_os_str().as_bytes())?;
+    let path = text(found.as_os_str().as_bytes())?;
     let argv = shell.argv(target);
     let argv = argv
         .iter()
@@ -72,16 +72,10 @@ unsafe fn spawn(shell: &RemoteShell, target: &str) -> io::Result<Shell> {
         (theirs.as_raw_fd(), 1, false),
         (say.as_raw_fd(), 2, false),
     ];
-    let child = || {
-        if sys::new_session().is_ok() && sys::arrange_fds(&placed).is_ok() {
-            sys::reset_signals(0);
-            let e = sys::exec(&path, &argv, &env);
-            crate::say!("{}: {e}", path.to_string_lossy());
-        }
-        crate::exit::NOT_EXECUTABLE
-    };
+    let image = Image::new(&path, &argv, &env);
     // SAFETY: what other threads do is for the caller; the child changes nothing that we own.
-    let pid = unsafe { sys::fork_to_exec(child)? };
+    let pid = unsafe { sys::fork_to_exec(|| image.exec_alone(&placed)) }
+        .map_err(|e| program::not_started(&found, e))?;
     Ok(Shell {
         pid,
         link: ours,

@@ -2,10 +2,11 @@
 //! one program for each PE. A spawner is started once more for a PE that is to be started again.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 use rustix::net::SocketType;
 
@@ -20,8 +21,10 @@ use super::NULL_FD;
 use super::address;
 use super::group::Group;
 use super::parts::Parts;
+use crate::exit::Cause;
 use crate::frame::{Command, Launch, SpawnMode};
-use crate::sys;
+use crate::program;
+use crate::sys::{self, Image, NotExecuted};
 
 /// The setting that an agent fills in for its PEs, if it is left to it.
 const ENV_SOFT_MTU: &str = "SHMEM_SOFT_MTU";
@@ -107,7 +110,7 @@ fn arrange(
     segment: &NodeSegment,
     words: Option<BorrowedFd<'_>>,
     ignored: u64,
-) -> bool {
+) -> Result<(), NotExecuted> {
     let null = NULL_FD;
     let words = words.map_or(null, |words| words.as_raw_fd());
     let placed = [
@@ -122,13 +125,10 @@ fn arrange(
         (theirs.as_raw_fd(), fds.template(), cloexec),
         (null, fds.pmi(), false),
     ];
-    let arranged = group.join().and_then(|()| sys::arrange_fds(&placed));
-    if let Err(e) = arranged {
-        crate::say!("shmrun: cannot prepare the process that starts the PEs: {e}");
-        return false;
-    }
+    group.join()?;
+    sys::arrange_fds(&placed).map_err(NotExecuted::before("its descriptors"))?;
     sys::reset_signals(ignored);
-    true
+    Ok(())
 }
 
 /// What starts the PEs of a node.
@@ -215,28 +215,41 @@ impl Start {
         segment: &NodeSegment,
         words: Option<BorrowedFd<'_>>,
         ignored: u64,
-    ) -> io::Result<(i32, OwnedFd)> {
+    ) -> Result<(i32, OwnedFd), Cause> {
+        let failed = |e: io::Error| Cause::from(format!("{CANNOT_START}: {e}"));
         let recipe = match self {
             Self::Spawner(recipe) => {
                 // SAFETY: as promised by the caller.
-                return unsafe { spawner(recipe, group, segment, words, ignored) };
+                let started = unsafe { spawner(recipe, group, segment, words, ignored) };
+                return started.map_err(failed);
             }
             Self::Template(recipe) => recipe,
         };
         let Program { path, args, .. } = &recipe.programs[0];
-        let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
-        sys::set_nonblocking(ours.as_fd())?;
-        let child = || {
-            if arrange(recipe.fds, &theirs, false, group, segment, words, ignored) {
-                let e = sys::exec(path, args, &recipe.env);
-                crate::say!("shmrun: {}: {e}", path.to_string_lossy());
-            }
-            1
+        let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET).map_err(failed)?;
+        sys::set_nonblocking(ours.as_fd()).map_err(failed)?;
+        let image = Image::new(path, args, &recipe.env);
+        let child = || match arrange(recipe.fds, &theirs, false, group, segment, words, ignored) {
+            Ok(()) => image.exec(),
+            Err(e) => e,
         };
         // SAFETY: one thread, as promised by the caller; the child changes nothing that we own.
-        let pid = unsafe { sys::fork_to_exec(child)? };
+        let pid = unsafe { sys::fork_to_exec(child) }.map_err(|e| not_executed(path, e))?;
         let _ = sys::set_group(pid, group.id());
         Ok((pid, ours))
+    }
+}
+
+/// What cannot be done, in messages.
+pub(super) const CANNOT_START: &str = "cannot start the process that starts the PEs";
+
+/// Why a program was not executed.
+fn not_executed(path: &CStr, e: NotExecuted) -> Cause {
+    let file = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let refused = e.before.is_none().then(|| program::refused(file, e.errno));
+    match refused.flatten() {
+        Some(e) => e.into(),
+        None => format!("{CANNOT_START}: {e}").into(),
     }
 }
 
@@ -255,7 +268,8 @@ pub(super) unsafe fn spawner(
     let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
     sys::set_nonblocking(ours.as_fd())?;
     let child = || {
-        if !arrange(recipe.fds, &theirs, true, group, segment, words, ignored) {
+        if let Err(e) = arrange(recipe.fds, &theirs, true, group, segment, words, ignored) {
+            crate::say!("shmrun: {CANNOT_START}: {e}");
             return 1;
         }
         sys::set_name(c"shmrun-spawner");

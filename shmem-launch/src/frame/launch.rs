@@ -220,6 +220,17 @@ impl Launch {
         own.unwrap_or_else(|| self.host(node))
     }
 
+    /// The program of a PE.
+    pub fn command_of(&self, rank: u32) -> &Command {
+        let mut behind = 0;
+        let holds = |command: &&Command| {
+            behind += command.procs;
+            rank < behind
+        };
+        let found = self.commands.iter().find(holds);
+        found.or(self.commands.last()).expect("a job has a program")
+    }
+
     /// Where standard input goes from the agent of this node.
     pub fn input_route(&self, tree: &Tree) -> InputRoute {
         let layout = self.layout();

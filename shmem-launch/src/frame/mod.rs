@@ -401,7 +401,11 @@ mod tests {
             Cause::Agent { end: None } => Cause::Agent { end: Some(KILLED) },
             Cause::Agent { .. } => Cause::Unreachable { what: "x".into() },
             Cause::Unreachable { .. } => Cause::Node { what: "x".into() },
-            Cause::Node { .. } => Cause::Silent {
+            Cause::Node { .. } => Cause::Program {
+                what: "x".into(),
+                status: 127,
+            },
+            Cause::Program { .. } => Cause::Silent {
                 ms: 8000,
                 first: 3,
                 last: 4,

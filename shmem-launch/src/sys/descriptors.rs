@@ -57,7 +57,7 @@ pub(crate) fn socketpair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// A pipe, close-on-exec: read end, write end.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(naming("pipe"))
 }
 
 /// A counter that wakes an epoll.
@@ -73,14 +73,14 @@ pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Puts descriptors at fixed numbers and closes all others. `placed` holds (descriptor, number,
-/// close-on-exec). For a forked child that owns its descriptor table.
-pub(crate) fn arrange_fds(placed: &[(RawFd, RawFd, bool)]) -> io::Result<()> {
+/// close-on-exec). For a forked child that owns its descriptor table; it allocates nothing.
+pub(crate) fn arrange_fds<const N: usize>(placed: &[(RawFd, RawFd, bool); N]) -> io::Result<()> {
     // Out of the way first: a source may lie at the number of another one's target.
-    let mut parked = Vec::with_capacity(placed.len());
-    for &(fd, ..) in placed {
-        parked.push(park(fd, placed)?);
+    let mut parked = [const { None }; N];
+    for (at, &(fd, ..)) in parked.iter_mut().zip(placed) {
+        *at = Some(park(fd, placed)?);
     }
-    for (&(_, to, cloexec), fd) in placed.iter().zip(&parked) {
+    for (&(_, to, cloexec), fd) in placed.iter().zip(parked.iter().flatten()) {
         let flags = if cloexec { libc::O_CLOEXEC } else { 0 };
         // SAFETY: plain system call. Whatever was at `to` belongs to the parent's objects, which
         // this child never drops.

@@ -27,9 +27,9 @@ pub(crate) use limits::{
     soft_limits, user,
 };
 pub(crate) use process::{
-    Held, Waited, be_undumpable, become_subreaper, children, end_with_parent, exec, exit_now, fork,
-    fork_to_exec, go_on_without_parent, has_ended, is_running, is_stopped, kill, new_session,
-    set_group, set_name, wait, wait_for, wait_for_end, wait_used,
+    Held, Image, NotExecuted, Waited, be_undumpable, become_subreaper, children, end_with_parent,
+    exit_now, fork, fork_to_exec, go_on_without_parent, has_ended, is_running, is_stopped, kill,
+    new_session, set_group, set_name, wait, wait_for, wait_for_end, wait_used,
 };
 pub(crate) use shmem_node::sys::{monotonic_ns, process_cpu_ns, random, recv_now, send_now};
 pub(crate) use signals::{
@@ -45,11 +45,16 @@ fn returned(value: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// An error with the name of what failed, such as a system call that some kernels and containers refuse.
+/// An error with the name of what failed, such as a system call that some kernels and containers refuse, and the limit to raise
+/// where that is known.
 pub(crate) fn naming<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> io::Error {
     move |e| {
         let e = e.into();
-        io::Error::new(e.kind(), format!("{what}: {e}"))
+        let raise = match e.raw_os_error() {
+            Some(libc::EMFILE) => " (ulimit -n)",
+            _ => "",
+        };
+        io::Error::new(e.kind(), format!("{what}: {e}{raise}"))
     }
 }
 

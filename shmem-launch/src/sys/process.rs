@@ -1,8 +1,9 @@
 //! Processes: forked, executed, waited for, ended.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::AssertUnwindSafe;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,7 +15,7 @@ use rustix::process::{
 };
 
 use super::limits::restore_limits;
-use super::{naming, returned};
+use super::{arrange_fds, naming, reset_signals, returned};
 use crate::report::Used;
 
 /// Runs `child` in a copy of this process and gives the copy's process id. The copy ends when
@@ -34,24 +35,71 @@ pub(crate) unsafe fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
     }
 }
 
+/// Why a child did not become the program that it was to execute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotExecuted {
+    /// What failed before; `None` if it was the execution.
+    pub(crate) before: Option<&'static str>,
+    pub(crate) errno: i32,
+}
+
+impl NotExecuted {
+    /// What failed before the execution.
+    pub(crate) fn before(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |e| Self {
+            before: Some(what),
+            errno: e.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+impl std::fmt::Display for NotExecuted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(what) = self.before {
+            write!(f, "{what}: ")?;
+        }
+        io::Error::from_raw_os_error(self.errno).fmt(f)
+    }
+}
+
+impl From<NotExecuted> for io::Error {
+    fn from(e: NotExecuted) -> Self {
+        match e.before {
+            None => Self::from_raw_os_error(e.errno),
+            Some(what) => naming(what)(Self::from_raw_os_error(e.errno)),
+        }
+    }
+}
+
 /// Runs `child`, which is to execute a program, in a new process that has its own descriptors,
 /// signal settings and process group, but uses this process's memory until then. Nothing is copied,
 /// which makes it several times cheaper than [`fork`]. This process waits meanwhile. Should `child`
-/// return, that is the exit status; a panic ends it with status 101.
+/// return, its process has ended and is reaped, and what it returned is the error; a panic ends it with status 101.
 ///
 /// # Safety
-/// Other threads of this process, if it has any, share nothing with `child` but the allocator, which works as
-/// for any of them. `child` leaves the memory as the thread that waits may find it: above all it drops no
-/// descriptor, whose owner is still in use here.
-pub(crate) unsafe fn fork_to_exec<F: Fn() -> u8>(child: F) -> io::Result<i32> {
+/// `child` leaves the memory as the threads of this process may find it, also if it is killed at any moment:
+/// it drops no descriptor, whose owner is still in use here, and takes no lock and allocates nothing.
+pub(crate) unsafe fn fork_to_exec<F: Fn() -> NotExecuted>(child: F) -> Result<i32, NotExecuted> {
     const STACK: usize = 64 << 10;
-    extern "C" fn enter<F: Fn() -> u8>(child: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: points at the closure below, which outlives this call: its owner is waiting.
-        let child = unsafe { &*child.cast::<F>() };
-        std::panic::catch_unwind(AssertUnwindSafe(child))
-            .unwrap_or(101)
-            .into()
+    struct Shared<F> {
+        child: F,
+        failed: Cell<Option<NotExecuted>>,
     }
+    extern "C" fn enter<F: Fn() -> NotExecuted>(shared: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: points at the object below, which outlives this call: its owner is waiting.
+        let shared = unsafe { &*shared.cast::<Shared<F>>() };
+        match std::panic::catch_unwind(AssertUnwindSafe(&shared.child)) {
+            Ok(failed) => {
+                shared.failed.set(Some(failed));
+                crate::exit::NOT_EXECUTABLE.into()
+            }
+            Err(_) => 101,
+        }
+    }
+    let shared = Shared {
+        child,
+        failed: Cell::new(None),
+    };
     // Pages that are not touched cost nothing.
     let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
@@ -63,10 +111,17 @@ pub(crate) unsafe fn fork_to_exec<F: Fn() -> u8>(child: F) -> io::Result<i32> {
             enter::<F>,
             top.cast(),
             libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-            (&raw const child).cast_mut().cast(),
+            (&raw const shared).cast_mut().cast(),
         )
     };
-    returned(pid)
+    let pid = returned(pid).map_err(NotExecuted::before("clone"))?;
+    match shared.failed.get() {
+        None => Ok(pid),
+        Some(failed) => {
+            let _ = wait_for(pid);
+            Err(failed)
+        }
+    }
 }
 
 /// Ends the process without exit handlers.
@@ -74,21 +129,57 @@ pub(crate) fn exit_now(status: u8) -> ! {
     shmem_node::sys::end_at_once(status.into())
 }
 
-/// Replaces the program of this process, which gets the limits that this one began with. Returns only
-/// on failure.
-pub(crate) fn exec(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
-    let list = |strings: &[CString]| -> Vec<*const libc::c_char> {
-        strings
-            .iter()
-            .map(|s| s.as_ptr())
-            .chain([std::ptr::null()])
-            .collect()
-    };
-    let (argv, env) = (list(argv), list(env));
-    restore_limits();
-    // SAFETY: the strings and the NULL-terminated lists of them outlive the call.
-    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) };
-    io::Error::last_os_error()
+/// A program with its arguments and environment, ready to be executed by a child that may not allocate.
+#[derive(Debug)]
+pub(crate) struct Image<'a> {
+    path: &'a CStr,
+    /// Pointers to strings that live for `'a`, and a null pointer.
+    argv: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+}
+
+impl<'a> Image<'a> {
+    pub(crate) fn new(path: &'a CStr, argv: &'a [CString], env: &'a [CString]) -> Self {
+        let list = |strings: &'a [CString]| {
+            let pointers = strings.iter().map(|s| s.as_ptr());
+            pointers.chain([std::ptr::null()]).collect()
+        };
+        Self {
+            path,
+            argv: list(argv),
+            env: list(env),
+        }
+    }
+
+    /// Replaces the program of this process, which gets the limits that this one began with. Returns only
+    /// on failure.
+    pub(crate) fn exec(&self) -> NotExecuted {
+        restore_limits();
+        // SAFETY: the strings and the NULL-terminated lists of them outlive the call.
+        unsafe { libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.env.as_ptr()) };
+        NotExecuted {
+            before: None,
+            errno: std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO),
+        }
+    }
+
+    /// The same in a session of its own, with these descriptors alone and the default effects of signals: away
+    /// from the terminal.
+    pub(crate) fn exec_alone<const N: usize>(
+        &self,
+        placed: &[(RawFd, RawFd, bool); N],
+    ) -> NotExecuted {
+        let prepared = new_session()
+            .map_err(NotExecuted::before("setsid"))
+            .and_then(|()| arrange_fds(placed).map_err(NotExecuted::before("its descriptors")));
+        if let Err(e) = prepared {
+            return e;
+        }
+        reset_signals(0);
+        self.exec()
+    }
 }
 
 /// What waiting for a child found.
@@ -195,7 +286,7 @@ impl Held {
 
 /// Moves a process (0: this one) into a process group (0: a new one of its own).
 pub(crate) fn set_group(pid: i32, group: i32) -> io::Result<()> {
-    setpgid(Pid::from_raw(pid), Pid::from_raw(group)).map_err(naming("setpgid"))
+    Ok(setpgid(Pid::from_raw(pid), Pid::from_raw(group))?)
 }
 
 /// Makes this process the leader of a session of its own, away from any terminal.

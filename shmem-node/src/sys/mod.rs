@@ -102,38 +102,39 @@ pub unsafe fn close_between(first: RawFd, last: RawFd) -> io::Result<()> {
         return Ok(());
     }
     // Kernels before 5.9 do not have this call, and filters of older containers refuse it.
-    for fd in open_descriptors(first, last)? {
+    // SAFETY: as promised by the caller.
+    unsafe { close_each(first, last) };
+    Ok(())
+}
+
+/// The same one by one. Allocates nothing.
+unsafe fn close_each(first: RawFd, last: RawFd) {
+    each_open(first, last, |fd| {
         // SAFETY: as promised by the caller. That a number is not open is no error.
         unsafe { libc::close(fd) };
-    }
-    Ok(())
+    });
 }
 
 /// Keeps all descriptors from `first` to `last` from programs that this process executes.
-///
-/// # Errors
-/// If their numbers are not known.
-pub fn close_on_exec_between(first: RawFd, last: RawFd) -> io::Result<()> {
-    for fd in open_descriptors(first, last)? {
+pub fn close_on_exec_between(first: RawFd, last: RawFd) {
+    each_open(first, last, |fd| {
         // SAFETY: the call changes nothing but what an exec does. That a number is not open is no error.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
-    }
-    Ok(())
+    });
 }
 
-/// Numbers from `first` to `last` that may be open descriptors; without /proc all that the limit allows.
-fn open_descriptors(first: RawFd, last: RawFd) -> io::Result<Vec<RawFd>> {
+/// Calls `each` with the numbers from `first` to `last` that may be open descriptors: without /proc with all that the limit
+/// allows. Allocates nothing.
+fn each_open(first: RawFd, last: RawFd, mut each: impl FnMut(RawFd)) {
     /// What kernels allow at most by default (`fs.nr_open`). Descriptors beyond stay open where /proc is missing and somebody has
     /// raised that.
     const MOST: u64 = 1 << 20;
-    listed_descriptors(first, last).or_else(|_| {
-        // The hard limit, because the other may have been lowered since the descriptors were opened.
-        let limit = getrlimit(Resource::Nofile)
-            .maximum
-            .unwrap_or(MOST)
-            .min(MOST);
-        Ok((first..=last.min(limit as RawFd - 1)).collect())
-    })
+    if each_listed(first, last, &mut each).is_ok() {
+        return;
+    }
+    // The hard limit, because the other may have been lowered since the descriptors were opened.
+    let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(MOST);
+    (first..=last.min(limit.min(MOST) as RawFd - 1)).for_each(each);
 }
 
 /// Numbers from `first` to `last` that are open descriptors.
@@ -141,25 +142,30 @@ fn open_descriptors(first: RawFd, last: RawFd) -> io::Result<Vec<RawFd>> {
 /// # Errors
 /// Without /proc.
 pub fn listed_descriptors(first: RawFd, last: RawFd) -> io::Result<Vec<RawFd>> {
-    let folder = rustix::fs::open(
-        "/proc/self/fd",
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    let (own, wanted) = (folder.as_raw_fd(), first..=last);
     let mut open = Vec::new();
+    each_listed(first, last, |fd| open.push(fd))?;
+    Ok(open)
+}
+
+/// Calls `each`, which may close them, with the numbers from `first` to `last` that are open descriptors. Allocates nothing.
+fn each_listed(first: RawFd, last: RawFd, mut each: impl FnMut(RawFd)) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty())?;
+    let (own, wanted) = (folder.as_raw_fd(), first..=last);
     let mut room = [MaybeUninit::uninit(); 2048];
     let mut entries = RawDir::new(&folder, &mut room);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        let fd = entry
-            .file_name()
-            .to_str()
-            .ok()
-            .and_then(|name| name.parse().ok());
-        open.extend(fd.filter(|fd| wanted.contains(fd) && *fd != own));
+        let name = entry.file_name().to_str().ok();
+        // Closing moves none of those that are still to be listed: /proc goes on behind the last number.
+        if let Some(fd) = name.and_then(|name| name.parse().ok())
+            && wanted.contains(&fd)
+            && fd != own
+        {
+            each(fd);
+        }
     }
-    Ok(open)
+    Ok(())
 }
 
 /// Calls `each` with every `NAME=value` of the environment, in its order, and copies nothing.

@@ -3,13 +3,15 @@
 //! It is a process of its own so that starting a PE never copies the launch agent's descriptors. A template in which
 //! forks would lose something does the same with its own program.
 
-use std::ffi::{CStr, CString};
-use std::io;
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
 use super::lost::Lost;
-use super::message::PeSpec;
+use super::message::{PeSpec, Refusal, Step};
 use super::requests::serve_requests;
 use crate::contract::{self, Descriptors};
 use crate::cpus::Bindings;
@@ -82,11 +84,19 @@ pub(super) fn serve_instead(sock: BorrowedFd<'_>, recipe: &Recipe, lost: Lost) -
     .map(drop)
 }
 
+/// The shell that runs scripts which do not say what is to run them, as execvp(3) has it.
+const SHELL: &CStr = c"/bin/sh";
+
 /// Executes the program of one PE.
-fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
-    let program = recipe.program(pe.rank);
+fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> Result<i32, Refusal> {
     // What it starts is bound to the same.
-    recipe.bindings.of(pe.local).map_or(Ok(()), sys::bind_to)?;
+    let bound = recipe.bindings.of(pe.local).map_or(Ok(()), sys::bind_to);
+    bound.map_err(|e| Refusal::of(Step::Bind, &e))?;
+    execute(recipe, pe, fds).map_err(|e| Refusal::of(Step::Start, &e))
+}
+
+fn execute(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
+    let program = recipe.program(pe.rank);
     let place: Vec<CString> = contract::rank_env(pe.rank)
         .into_iter()
         .chain(contract::mpi_env(pe.local, recipe.n_local))
@@ -114,14 +124,17 @@ fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
         if let Some(dir) = &program.dir {
             libc::posix_spawn_file_actions_addchdir_np(&mut actions, dir.as_ptr());
         }
-        let errno = libc::posix_spawn(
-            &mut pid,
-            program.path.as_ptr(),
-            &actions,
-            &attr,
-            argv.as_ptr().cast(),
-            envp.as_ptr().cast(),
-        );
+        let mut execute = |path: &CStr, argv: &[*const libc::c_char]| {
+            let (argv, envp) = (argv.as_ptr().cast(), envp.as_ptr().cast());
+            libc::posix_spawn(&mut pid, path.as_ptr(), &actions, &attr, argv, envp)
+        };
+        let mut errno = execute(&program.path, &argv);
+        if errno == libc::ENOEXEC && is_text(&program.path) {
+            let rest = argv.iter().skip(1);
+            let script = [SHELL.as_ptr(), program.path.as_ptr()];
+            let argv: Vec<_> = script.iter().chain(rest).copied().collect();
+            errno = execute(SHELL, &argv);
+        }
         libc::posix_spawn_file_actions_destroy(&mut actions);
         libc::posix_spawnattr_destroy(&mut attr);
         errno
@@ -131,6 +144,14 @@ fn spawn(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
     } else {
         Err(io::Error::from_raw_os_error(errno))
     }
+}
+
+/// Whether a file may be a script: it begins with text.
+fn is_text(path: &CStr) -> bool {
+    let mut head = Vec::new();
+    let file = File::open(OsStr::from_bytes(path.to_bytes()));
+    let read = file.and_then(|file| file.take(256).read_to_end(&mut head));
+    read.is_ok_and(|n| n > 0) && !head.starts_with(b"\x7fELF") && !head.contains(&0)
 }
 
 fn pointers<'a>(strings: impl IntoIterator<Item = &'a CString>) -> Vec<*const libc::c_char> {

@@ -3,7 +3,8 @@
 //! ```text
 //! request   PEs to start, a [`PeSpec`] each; with descriptors, per PE: stdout, stderr, PMI socket, and
 //!           stdin if it has one
-//! reply     [`Outcome`], and the process ids of those that were started
+//! reply     one word that says why the PE behind them was not started ([`Refusal`], or 0), and the process ids of
+//!           those that were
 //! ```
 //! The NLA ends its direction when there is nothing more to start. Numbers are in the machine's byte
 //! order: both ends are on one machine.
@@ -76,12 +77,57 @@ impl fmt::Display for TemplateStart {
     }
 }
 
+/// What could not be done for a PE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Creating its process, and executing its program unless the error is about that.
+    Start,
+    /// Binding it to processors.
+    Bind,
+}
+
+/// What messages say of [`Step::Bind`].
+pub const BIND: &str = "bind to its processors (--bind-to)";
+
+/// Why a PE was not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// What failed.
+    pub step: Step,
+    /// The error of the system call, below 65536.
+    pub errno: i32,
+}
+
+impl Refusal {
+    /// The refusal of a system call.
+    pub fn of(step: Step, e: &std::io::Error) -> Self {
+        let errno = e.raw_os_error().unwrap_or(libc::EIO);
+        Self { step, errno }
+    }
+
+    /// As it is sent; the upper half is the step.
+    fn word(self) -> i32 {
+        self.errno & 0xffff | (self.step as i32) << 16
+    }
+
+    fn from_word(word: i32) -> Option<Self> {
+        let step = match word >> 16 {
+            0 => Step::Start,
+            _ => Step::Bind,
+        };
+        (word != 0).then_some(Self {
+            step,
+            errno: word & 0xffff,
+        })
+    }
+}
+
 /// The first part of a reply.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Outcome {
-    /// Why the PE after the last pid could not be started, or 0.
-    errno: i32,
+    /// The [`Refusal`], or 0.
+    refusal: i32,
     /// Why PEs are not forked, or 0.
     lost: u32,
 }
@@ -89,8 +135,8 @@ struct Outcome {
 /// What the template answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
-    /// Why the PE after the last pid could not be started, or 0.
-    pub errno: i32,
+    /// Why the PE after the last pid could not be started, if one could not.
+    pub refusal: Option<Refusal>,
     /// What forks would have lost: PEs were executed, or none was started if that was not wanted.
     pub lost: Lost,
     /// Process ids in the order of the request.
@@ -127,7 +173,7 @@ impl Started {
     /// The message's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let outcome = Outcome {
-            errno: self.errno,
+            refusal: self.refusal.map_or(0, Refusal::word),
             lost: self.lost.bits(),
         };
         [outcome.as_bytes(), self.pids.as_bytes()].concat()
@@ -138,10 +184,10 @@ impl Started {
     /// # Errors
     /// If the bytes are no reply.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (Outcome { errno, lost }, pids) =
+        let (Outcome { refusal, lost }, pids) =
             Outcome::read_from_prefix(bytes).map_err(|_| Malformed(bytes.len()))?;
         Ok(Self {
-            errno,
+            refusal: Refusal::from_word(refusal),
             lost: Lost::from_bits(lost),
             pids: items(pids)?,
         })
@@ -164,8 +210,15 @@ mod tests {
         }
 
         #[test]
-        fn replies_round_trip(errno in 0..200, lost: u32, pids in prop::collection::vec(1i32.., 0..=MAX_BATCH)) {
-            let reply = Started { errno, lost: Lost::from_bits(lost), pids };
+        fn replies_round_trip(
+            errno in 0..200,
+            bind: bool,
+            lost: u32,
+            pids in prop::collection::vec(1i32.., 0..=MAX_BATCH),
+        ) {
+            let step = if bind { Step::Bind } else { Step::Start };
+            let refusal = (errno != 0).then_some(Refusal { step, errno });
+            let reply = Started { refusal, lost: Lost::from_bits(lost), pids };
             let bytes = reply.encode();
             prop_assert!(bytes.len() <= MAX_MESSAGE);
             prop_assert_eq!(Started::decode(&bytes), Ok(reply));
@@ -202,7 +255,7 @@ mod tests {
         assert!(request(pes.as_bytes()).is_err());
         assert!(request(&pes[..2].as_bytes()[1..]).is_err());
         let reply = Started {
-            errno: 0,
+            refusal: None,
             lost: Lost::default(),
             pids: vec![7; MAX_BATCH + 1],
         }

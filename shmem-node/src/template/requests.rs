@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::lost::Lost;
-use super::message::{MAX_MESSAGE, PeSpec, Started, request};
+use super::message::{MAX_MESSAGE, PeSpec, Refusal, Started, request};
 use crate::contract::Descriptors;
 use crate::sys;
 
@@ -33,7 +33,7 @@ pub(super) fn serve_requests(
     sock: BorrowedFd<'_>,
     fds: Descriptors,
     lost: Lost,
-    mut start: impl FnMut(&PeSpec, &[OwnedFd]) -> io::Result<Option<i32>>,
+    mut start: impl FnMut(&PeSpec, &[OwnedFd]) -> Result<Option<i32>, Refusal>,
 ) -> io::Result<Role> {
     // The PMI descriptor's number must be taken, or a received descriptor could land on it and be
     // overwritten while it is still needed.
@@ -54,7 +54,7 @@ pub(super) fn serve_requests(
         let pes = request(&buf[..n]).map_err(malformed)?;
         let mut fds = fds.into_iter();
         let mut reply = Started {
-            errno: 0,
+            refusal: None,
             lost,
             pids: Vec::with_capacity(pes.len()),
         };
@@ -73,8 +73,8 @@ pub(super) fn serve_requests(
                     own.into_iter().chain(fds).for_each(std::mem::forget);
                     return Ok(Role::Pe);
                 }
-                Err(e) => {
-                    reply.errno = e.raw_os_error().unwrap_or(libc::EIO);
+                Err(refusal) => {
+                    reply.refusal = Some(refusal);
                     break;
                 }
             }
@@ -108,7 +108,8 @@ mod tests {
         let (ours, theirs) = pair();
         sys::send_with_fds(theirs.as_fd(), &[0; 8], &[]).unwrap();
         drop(ours);
-        let nobody = |_: &PeSpec, _: &[OwnedFd]| -> io::Result<Option<i32>> { panic!("asked for") };
+        let nobody =
+            |_: &PeSpec, _: &[OwnedFd]| -> Result<Option<i32>, Refusal> { panic!("asked for") };
         let served = serve_requests(theirs.as_fd(), FDS, Lost::default(), nobody);
         assert_eq!(served.unwrap(), Role::Finished);
         // It ends before it is answered.

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::exec::{self, Program, Recipe};
 use super::lost::Lost;
-use super::message::{PeSpec, TemplateStart};
+use super::message::{BIND, PeSpec, Refusal, Step, TemplateStart};
 use super::requests::{Role, serve_requests};
 use crate::contract::{self, Descriptors};
 use crate::cpus::Bindings;
@@ -82,11 +82,15 @@ fn execute(
     // SAFETY: the launch agent left this descriptor open for us.
     let sock = unsafe { BorrowedFd::borrow_raw(start.socket) };
     if !start.may_execute {
-        let refuse = |_: &PeSpec, _: &[OwnedFd]| Err(io::Error::from_raw_os_error(libc::ENOTSUP));
+        let refusal = Refusal {
+            step: Step::Start,
+            errno: libc::ENOTSUP,
+        };
+        let refuse = |_: &PeSpec, _: &[OwnedFd]| Err(refusal);
         return serve_requests(sock, fds, lost, refuse);
     }
-    sys::close_on_exec_between(3, fds.template())?;
-    sys::close_on_exec_between(fds.agent() + 1, RawFd::MAX)?;
+    sys::close_on_exec_between(3, fds.template());
+    sys::close_on_exec_between(fds.agent() + 1, RawFd::MAX);
     // SAFETY: the default action is no function.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let strings = |file: &str| -> io::Result<Vec<CString>> {
@@ -150,12 +154,17 @@ fn serve(
     serve_requests(sock, fds, Lost::default(), |pe, own| {
         // SAFETY: one thread only, so the child has everything that the parent has.
         match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
+            -1 => Err(Refusal::of(Step::Start, &io::Error::last_os_error())),
             0 => {
-                let bound = bindings.of(pe.local).map_or(Ok(()), sys::bind_to);
-                if let Err(e) = bound.and_then(|()| become_pe(pe, own, fds, variables)) {
-                    tell(format_args!("cannot start PE {}: {e}", pe.rank));
-                    sys::end_at_once(1);
+                let fail = |what: &str, e: io::Error| -> ! {
+                    tell(format_args!("cannot {what} PE {}: {e}", pe.rank));
+                    sys::end_at_once(1)
+                };
+                if let Err(e) = bindings.of(pe.local).map_or(Ok(()), sys::bind_to) {
+                    fail(BIND, e);
+                }
+                if let Err(e) = become_pe(pe, own, fds, variables) {
+                    fail("start", e);
                 }
                 Ok(None)
             }

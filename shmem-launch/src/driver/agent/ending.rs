@@ -8,9 +8,15 @@
 //! A PE that has gone without being there to reap has ended, too: its template's libraries may reap children, or have
 //! the kernel do it. What it ended with is not known then.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use super::*;
 use crate::driver::{memory, pmix};
-use crate::frame::codec;
+use crate::exit::Cause;
+use crate::frame::{SpawnMode, codec};
+use crate::program;
 use crate::report::Ended;
 
 impl AgentProcess {
@@ -74,9 +80,8 @@ impl AgentProcess {
             let over = self.by_pid.is_empty() && self.pes.iter().all(|pe| pe.pid > 0);
             if !over {
                 let end = End::from_wait(status);
-                self.tell(Event::Failed(format!(
-                    "the guard of the PEs' process group {end}"
-                )));
+                let what = format!("the guard of the PEs' process group {end}");
+                self.tell(Event::Failed(what.into()));
             }
         }
         if self.killing {
@@ -155,6 +160,14 @@ impl AgentProcess {
             && node.template_pid == pid
         {
             node.template_pid = 0;
+            let why = match self.launch.spawn {
+                SpawnMode::Exec => Some(format!("the process that starts the PEs {end}").into()),
+                SpawnMode::Template { .. } => {
+                    let program = &self.launch.command_of(0).program;
+                    program::is_cut(Path::new(OsStr::from_bytes(program))).map(Cause::from)
+                }
+            };
+            self.tell(Event::TemplateEnded(end, why));
         } else if self.parking.as_ref().is_some_and(|p| p.is_keeper(pid)) {
             self.tell(Event::KeeperFailed(format!(
                 "the process that keeps pipes of PEs open {end}"

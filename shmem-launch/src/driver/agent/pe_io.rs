@@ -131,10 +131,11 @@ impl AgentProcess {
             self.reaped(pid, status, used);
         }
         let rank = self.first_rank + local;
-        self.tell(Event::Failed(format!(
+        let what = format!(
             "cannot open the pipe with standard error of PE {rank}, which another process keeps (there are \
              fewer descriptors, ulimit -n, than three per PE): {e}"
-        )));
+        );
+        self.tell(Event::Failed(what.into()));
         self.tell(Event::OutputClosed(local, Stream::Err));
     }
 

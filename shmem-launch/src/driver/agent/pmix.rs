@@ -102,7 +102,7 @@ impl AgentProcess {
         let watched = started.and_then(|()| match &node.template {
             Some(template) => {
                 let watched = self.epoll.add(template.as_fd(), TEMPLATE, Interest::Read);
-                watched.map_err(|e| e.to_string())
+                watched.map_err(|e| e.to_string().into())
             }
             None => Ok(()),
         });

@@ -1,8 +1,15 @@
 //! Asking the template for PEs, a batch at a time.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use rustix::net::SocketType;
+use shmem_node::template::message::{BIND, Refusal, Step};
 
 use super::*;
+use crate::exit::Cause;
+use crate::program;
 
 /// How soon a request that the kernel has refused for now is tried again, at first and at most.
 const RETRY_FIRST: Duration = Duration::from_millis(1);
@@ -74,13 +81,7 @@ impl AgentProcess {
                 self.unsent.push_back(request);
                 self.send_requests(monotonic_ns());
             }
-            Err(e) => {
-                let raise = match e.raw_os_error() {
-                    Some(libc::EMFILE) => " (ulimit -n)",
-                    _ => "",
-                };
-                self.not_spawned(first..first + count, format!("{e}{raise}"));
-            }
+            Err(e) => self.not_spawned(first..first + count, e.to_string()),
         }
     }
 
@@ -91,10 +92,38 @@ impl AgentProcess {
                 self.tell(Event::OutputClosed(local, stream));
             }
         }
+        let rank = self.first_rank + self.answered;
         self.tell(Event::Started {
             pids: &[],
-            error: Some(error),
+            error: Some(format!("cannot start PE {rank}: {error}").into()),
         });
+    }
+
+    /// Why the next PE was not started.
+    fn refused_by_template(&self, refusal: Refusal, lost: Lost) -> Cause {
+        let rank = self.first_rank + self.answered;
+        let error = io::Error::from_raw_os_error(refusal.errno);
+        let command = self.launch.command_of(rank);
+        let program = Path::new(OsStr::from_bytes(&command.program));
+        let dir = command
+            .dir
+            .as_deref()
+            .map(|dir| Path::new(OsStr::from_bytes(dir)));
+        match (refusal.step, dir) {
+            (Step::Bind, _) => format!("cannot {BIND} PE {rank}: {error}").into(),
+            (Step::Start, _) if refusal.errno == libc::ENOTSUP && !lost.is_nothing() => format!(
+                "cannot start PE {rank}: its libraries have {lost} before main, which a fork loses; use --spawn auto or exec"
+            )
+            .into(),
+            (Step::Start, Some(dir)) if !dir.is_dir() => {
+                let dir = dir.display();
+                format!("cannot start PE {rank} in the directory {dir}: {error}").into()
+            }
+            (Step::Start, _) => match program::refused(program, refusal.errno) {
+                Some(e) => e.into(),
+                None => format!("cannot start PE {rank}: {error}").into(),
+            },
+        }
     }
 
     /// Makes the descriptors of a batch of PEs.
@@ -197,13 +226,9 @@ impl AgentProcess {
                         }
                     }
                     self.lost = reply.lost;
-                    let error = (reply.errno != 0).then(|| match reply.errno {
-                        libc::ENOTSUP if !reply.lost.is_nothing() => format!(
-                            "its libraries have {} before main, which a fork loses; use --spawn auto or exec",
-                            reply.lost
-                        ),
-                        errno => io::Error::from_raw_os_error(errno).to_string(),
-                    });
+                    let error = reply
+                        .refusal
+                        .map(|refusal| self.refused_by_template(refusal, reply.lost));
                     self.tell(Event::Started {
                         pids: &reply.pids,
                         error,

@@ -124,7 +124,9 @@ impl AgentProcess {
         let pid = match socket.receive() {
             Ok(Reply::Started(reply)) => match reply.pids.first() {
                 Some(&pid) => Ok(pid),
-                None => Err(io::Error::from_raw_os_error(reply.errno)),
+                None => Err(io::Error::from_raw_os_error(
+                    reply.refusal.map_or(libc::EIO, |refusal| refusal.errno),
+                )),
             },
             Ok(_) if overdue.is_none() => {
                 let what = format!("that took more than {} s", PATIENCE.as_secs());

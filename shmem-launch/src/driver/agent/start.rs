@@ -18,6 +18,7 @@ use crate::driver::node;
 use crate::driver::parts::Parts;
 use crate::driver::store::SharedStore;
 use crate::driver::{address, memory, warden};
+use crate::exit::Cause;
 use crate::limits::{self, Portion};
 
 /// Number of the link to the parent in an agent; in one that a remote shell started, of what it reads
@@ -218,7 +219,8 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
     let enough = limits::LimitError::of_agent(n_local, links, inputs, have);
     let enough = enough.map_err(|e| e.to_string());
     sys::raise_file_size();
-    let mut node = refused.and(enough).and(addresses).and_then(|addresses| {
+    let allowed = refused.and(enough).and(addresses).map_err(Cause::from);
+    let mut node = allowed.and_then(|addresses| {
         let parts = Parts {
             launch: &launch,
             settings: &settings,
@@ -316,13 +318,13 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
                 driver.tell(Event::Prepared);
                 driver.moment(Moment::Prepared, monotonic_ns());
             } else if let Err(e) = driver.start_pmix() {
-                driver.tell(Event::Failed(e));
+                driver.tell(Event::Failed(e.into()));
             }
         }
         Err(e) => driver.tell(Event::Failed(e)),
     }
     if let Some(what) = failure {
-        driver.tell(Event::Failed(what.to_string()));
+        driver.tell(Event::Failed(what.to_string().into()));
         for at in 0..driver.children.len() {
             if !driver.children[at].link.is_open() {
                 driver.tell(Event::ChildClosed(at));

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::*;
 use crate::census::Example;
 use crate::program;
+use crate::sys::Image;
 
 /// Most bytes of a stack.
 const MOST: usize = 16 << 10;
@@ -113,7 +114,7 @@ impl AgentProcess {
         let words = [&[name][..], before, &[&pid], behind].concat();
         let failed = |e: &dyn std::fmt::Display| format!("{name} cannot be started: {e}");
         let text = |bytes: &[u8]| CString::new(bytes).map_err(|e| failed(&e));
-        let program = text(path.as_os_str().as_bytes())?;
+        let file = text(path.as_os_str().as_bytes())?;
         let argv: Vec<CString> = words
             .iter()
             .map(|word| text(word.as_bytes()))
@@ -131,16 +132,10 @@ impl AgentProcess {
             (theirs.as_raw_fd(), 1, false),
             (theirs.as_raw_fd(), 2, false),
         ];
-        let child = || {
-            if sys::new_session().is_ok() && sys::arrange_fds(&placed).is_ok() {
-                sys::reset_signals(0);
-                let e = sys::exec(&program, &argv, &env);
-                crate::say!("{}: {e}", program.to_string_lossy());
-            }
-            crate::exit::NOT_EXECUTABLE
-        };
+        let image = Image::new(&file, &argv, &env);
         // SAFETY: agents have one thread; the child changes nothing that we own.
-        let pid = unsafe { sys::fork_to_exec(child) }.map_err(|e| failed(&e))?;
+        let pid = unsafe { sys::fork_to_exec(|| image.exec_alone(&placed)) }
+            .map_err(|e| failed(&program::not_started(&path, e)))?;
         Ok((pid, out))
     }
 

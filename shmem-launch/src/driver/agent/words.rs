@@ -77,9 +77,9 @@ impl AgentProcess {
             }
             Err(NotUnderstood(n)) if n > MESSAGE_MAX => {
                 let what = "a packet from a PE that is longer than any its agent understands";
-                self.tell(Event::Failed(what.into()));
+                self.tell(Event::Failed(what.to_owned().into()));
             }
-            Err(e) => self.tell(Event::Failed(e.to_string())),
+            Err(e) => self.tell(Event::Failed(e.to_string().into())),
         }
         Some(n)
     }

@@ -21,7 +21,7 @@ use shmem_node::contract;
 use super::NULL_FD;
 use super::link::LinkIo;
 use crate::frame::{FrameReader, Launch, OutBuf, PmixJob, ToServer};
-use crate::sys;
+use crate::sys::{self, Image, NotExecuted};
 use dir::ServerDir;
 pub(super) use dir::remove_abandoned;
 pub(crate) use serve::serve;
@@ -131,6 +131,7 @@ fn job(launch: &Launch, dir: &Path) -> PmixJob {
 unsafe fn execute(env: &[CString]) -> io::Result<(i32, std::os::fd::OwnedFd)> {
     let args = [c"shmrun".to_owned(), c"--pmix-server".to_owned()];
     let (ours, theirs) = sys::socketpair(SocketType::STREAM)?;
+    let image = Image::new(c"/proc/self/exe", &args, env);
     let child = || {
         let placed = [
             (NULL_FD, 0, false),
@@ -138,15 +139,14 @@ unsafe fn execute(env: &[CString]) -> io::Result<(i32, std::os::fd::OwnedFd)> {
             (2, 2, false),
             (theirs.as_raw_fd(), SOCKET_FD, false),
         ];
-        let e = match sys::arrange_fds(&placed) {
-            Ok(()) => sys::exec(c"/proc/self/exe", &args, env),
-            Err(e) => e,
-        };
-        crate::say!("shmrun: cannot execute itself as a PMIx server: {e}");
-        1
+        match sys::arrange_fds(&placed) {
+            Ok(()) => image.exec(),
+            Err(e) => NotExecuted::before("its descriptors")(e),
+        }
     };
     // SAFETY: one thread, as promised by the caller; the child changes nothing that we own.
-    let pid = unsafe { sys::fork_to_exec(child)? };
+    let pid = unsafe { sys::fork_to_exec(child) }
+        .map_err(|e| sys::naming("shmrun cannot execute itself")(io::Error::from(e)))?;
     Ok((pid, ours))
 }
 
