@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::hosts::Network;
 use crate::signals::Terminal;
-use crate::support::{sh, shmrun};
+use crate::support::{sh, shmrun, shmrun_after};
 
 struct Dir(PathBuf);
 
@@ -90,16 +90,13 @@ fn much_output_goes_to_files_of_shmruns_machine() {
 #[test]
 fn files_that_cannot_be_written_are_told() {
     let dir = Dir::new("full");
-    // The disk of one of them is full.
-    let script = "file=$DIR/rank.1.out\n\
-        if [ $PMI_RANK = 0 ]; then ln -s /dev/full $file; exit; fi\n\
-        until [ -e $file ]; do sleep 0.05; done\n\
-        while echo lost; do sleep 0.05; done";
-    let job = sh(&["-n", "2", "--output", dir.path()], script).env("DIR", dir.path());
-    let out = job.run();
+    // One of them may not get longer.
+    let script = "[ $PMI_RANK = 0 ] && exec sleep 1000; exec yes";
+    let options = ["-n", "2", "--output", dir.path(), "/bin/sh", "-c", script];
+    let out = shmrun_after("ulimit -Sf 100", &options).run();
     assert_eq!(out.code(), 123, "{out:?}");
     let said = format!(
-        "cannot write to the file {}/rank.1.out: No space left",
+        "cannot write to the file {}/rank.1.out: File too large",
         dir.path()
     );
     assert!(out.messages()[0].contains(&said), "{out:?}");
