@@ -10,11 +10,8 @@ fn main() -> io::Result<()> {
     fs::write(out.join("exports.rs"), shmem_table::exports::rust())?;
     fs::write(out.join("constants.rs"), shmem_table::constants::rust())?;
     fs::write(out.join("rust_names.rs"), shmem_table::coverage::uses())?;
-    // What programs ask for at run time, whichever file name the library was installed under. The
-    // symbols of the crates below stay inside: one of them stands for a C library's function,
-    // which is meant for this library's own threads only.
+    // What programs ask for at run time, whichever file name the library was installed under.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libshmem.so.1");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
     // A program that has opened it and closes it again must not unmap it: threads run in it, and
     // the C library keeps handlers for exit and fork.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");

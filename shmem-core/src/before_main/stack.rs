@@ -3,8 +3,11 @@
 //! Before `main`, the Rust runtime asks for the main thread's stack to recognise its overflow. The
 //! C library answers by reading and parsing `/proc/self/maps`, which is a tenth of a PE's whole
 //! start-up. A forked PE has its template's stack at the same place, so the template asks once, and
-//! this definition of the function, which comes before the C library's in every program that is
-//! linked with this one, answers from what the template was told.
+//! this definition of the function answers from what the template was told. The Rust runtime of each program or
+//! shared library that is linked with this one calls it in place of the C library's.
+//!
+//! The symbol is hidden: no other file of the process finds it, and neither programs nor shared libraries export it. Rust has no
+//! attribute for that, so that the symbol is defined in assembly.
 //!
 //! The answer has stack and guard; other attributes are the defaults, as for a new thread.
 
@@ -12,6 +15,8 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
 use libc::{pthread_attr_t, pthread_t};
+
+type Function = unsafe extern "C" fn(pthread_t, *mut pthread_attr_t) -> c_int;
 
 #[derive(Clone, Copy)]
 struct Stack {
@@ -31,6 +36,8 @@ static MAIN: Remembered = Remembered(UnsafeCell::new(None));
 
 /// Asks for the calling thread's stack. For the constructor, in which one thread exists.
 pub(super) fn remember() {
+    // Linkers take from a static library the files with symbols that something refers to.
+    std::hint::black_box(libc::pthread_getattr_np as Function);
     // SAFETY: the attribute object is initialised by the first call if that succeeds, and
     // destroyed; no other thread exists that could read `MAIN` meanwhile.
     unsafe {
@@ -59,7 +66,6 @@ pub(super) fn remember() {
 /// # Safety
 /// As for that function.
 unsafe fn real(thread: pthread_t, attr: *mut pthread_attr_t) -> c_int {
-    type Function = unsafe extern "C" fn(pthread_t, *mut pthread_attr_t) -> c_int;
     // SAFETY: the name is NUL-terminated; a non-null result is the function of that name, which
     // has this type.
     unsafe {
@@ -75,8 +81,7 @@ unsafe fn real(thread: pthread_t, attr: *mut pthread_attr_t) -> c_int {
 ///
 /// # Safety
 /// `attr` points to room for an attribute object, as POSIX-like interfaces demand.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_getattr_np(thread: pthread_t, attr: *mut pthread_attr_t) -> c_int {
+unsafe extern "C" fn answer(thread: pthread_t, attr: *mut pthread_attr_t) -> c_int {
     // SAFETY: `attr` by the caller; `MAIN` is only read once threads exist.
     unsafe {
         match *MAIN.0.get() {
@@ -93,6 +98,31 @@ unsafe extern "C" fn pthread_getattr_np(thread: pthread_t, attr: *mut pthread_at
     }
 }
 
+/// Defines `pthread_getattr_np` by an instruction that jumps to [`answer`].
+macro_rules! defined_by {
+    ($jump:literal) => {
+        std::arch::global_asm!(
+            ".pushsection .text.pthread_getattr_np, \"ax\", @progbits",
+            ".p2align 4",
+            ".globl pthread_getattr_np",
+            ".hidden pthread_getattr_np",
+            ".type pthread_getattr_np, @function",
+            "pthread_getattr_np:",
+            $jump,
+            ".size pthread_getattr_np, . - pthread_getattr_np",
+            ".popsection",
+            answer = sym answer,
+        );
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+defined_by!("jmp {answer}");
+#[cfg(target_arch = "aarch64")]
+defined_by!("b {answer}");
+#[cfg(target_arch = "riscv64")]
+defined_by!("tail {answer}");
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +133,7 @@ mod tests {
         // SAFETY: the object is initialised by the first call, which is checked, and destroyed.
         unsafe {
             let mut attr: pthread_attr_t = std::mem::zeroed();
-            assert_eq!(pthread_getattr_np(libc::pthread_self(), &mut attr), 0);
+            assert_eq!(libc::pthread_getattr_np(libc::pthread_self(), &mut attr), 0);
             assert_eq!(libc::pthread_attr_getstack(&attr, &mut base, &mut size), 0);
             libc::pthread_attr_destroy(&mut attr);
         }
