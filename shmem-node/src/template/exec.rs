@@ -10,6 +10,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
+use rustix::fs::{Mode, OFlags};
+
 use super::lost::Lost;
 use super::message::{PeSpec, Refusal, Step};
 use super::requests::serve_requests;
@@ -78,10 +80,35 @@ pub fn serve(sock: BorrowedFd<'_>, recipe: &Recipe) -> io::Result<()> {
 
 /// The same in a template whose forks would have `lost` something.
 pub(super) fn serve_instead(sock: BorrowedFd<'_>, recipe: &Recipe, lost: Lost) -> io::Result<()> {
+    let place = Place::of(&recipe.programs)?;
     serve_requests(sock, recipe.fds, lost, |pe, fds| {
+        let entered = place.enter(recipe.program(pe.rank));
+        entered.map_err(|e| Refusal::of(Step::Start, &e))?;
         spawn(recipe, pe, fds).map(Some)
     })
     .map(drop)
+}
+
+/// Where the spawner began, if some programs are to work elsewhere. It goes to the directory of each PE's program before it
+/// starts the PE, because the C library has a child of `posix_spawn` do so only from glibc 2.29 on.
+struct Place(Option<OwnedFd>);
+
+impl Place {
+    fn of(programs: &[Program]) -> io::Result<Self> {
+        let elsewhere = programs.iter().any(|p| p.dir.is_some());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = || rustix::fs::open(c".", flags, Mode::empty());
+        Ok(Self(elsewhere.then(open).transpose()?))
+    }
+
+    fn enter(&self, program: &Program) -> io::Result<()> {
+        match (&program.dir, &self.0) {
+            (Some(dir), _) => rustix::process::chdir(dir.as_c_str())?,
+            (None, Some(start)) => rustix::process::fchdir(start)?,
+            (None, None) => {}
+        }
+        Ok(())
+    }
 }
 
 /// The shell that runs scripts which do not say what is to run them, as execvp(3) has it.
@@ -120,9 +147,6 @@ fn execute(recipe: &Recipe, pe: &PeSpec, fds: &[OwnedFd]) -> io::Result<i32> {
         libc::posix_spawnattr_init(&mut attr);
         for (fd, to) in fds.iter().zip(targets) {
             libc::posix_spawn_file_actions_adddup2(&mut actions, fd.as_raw_fd(), to);
-        }
-        if let Some(dir) = &program.dir {
-            libc::posix_spawn_file_actions_addchdir_np(&mut actions, dir.as_ptr());
         }
         let mut execute = |path: &CStr, argv: &[*const libc::c_char]| {
             let (argv, envp) = (argv.as_ptr().cast(), envp.as_ptr().cast());
