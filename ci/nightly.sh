@@ -115,6 +115,9 @@ part_models() { ci/models.sh; }
 part package turn user "packages, each built"
 part_package() { ci/package.sh --verify; }
 
+part glibc turn user "an archive and a wheel for an old glibc"
+part_glibc() { ci/glibc.sh; }
+
 part fuzz turn user "decoders and servers, with random bytes"
 part_fuzz() {
     cargo run --quiet --release --config profile.release.overflow-checks=true --config profile.release.debug-assertions=true \

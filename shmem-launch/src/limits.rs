@@ -1,8 +1,8 @@
 //! Limits of the kernel that a large job meets: processes and descriptors.
 //!
-//! Descriptors are an agent's own matter: it raises its limit to what its PEs need (as far as it
-//! may) after it has forked whatever is not to inherit that. Processes and threads are counted as
-//! the kernel counts them: for the whole machine, for the control group, and for a user. A job that
+//! Descriptors are an agent's own matter. Before it starts its node it raises the soft limit, and the hard limit where it
+//! may, to what its PEs need. It forks child agents before that, and programs are executed with the limits of before. Processes and
+//! threads are counted as the kernel counts them: for the whole machine, for the control group, and for a user. A job that
 //! would run into a limit is refused, with the command that raises it.
 
 use crate::exit::LAUNCHER;

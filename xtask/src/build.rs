@@ -1,10 +1,11 @@
 //! Has cargo build what is installed, and asks it where the results are.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::Error;
+use crate::glibc::{self, Glibc, Need};
 use crate::object::Machine;
 
 /// The packages whose results are installed.
@@ -17,6 +18,8 @@ pub struct Build {
     pub profile: String,
     /// For which target, by the name that rustc has for it; for this machine's kind if that is not said.
     pub target: Option<String>,
+    /// The oldest glibc that the results must run with; that of this machine if there is none.
+    pub glibc: Option<Glibc>,
 }
 
 /// Where the results of a build are.
@@ -52,13 +55,22 @@ impl Build {
     /// If cargo cannot be run or fails, or does not name one of the results.
     pub fn run(&self) -> Result<Products, Error> {
         let mut targets = vec!["--lib", "--bins"];
-        if let Some(target) = &self.target {
+        let mut cargo = Cargo::default();
+        let target = match self.glibc {
+            Some(glibc) => {
+                cargo = Cargo::for_a_glibc()?;
+                let target = self.target.clone().map_or_else(|| cargo.host(), Ok)?;
+                Some(format!("{target}.{glibc}"))
+            }
+            None => self.target.clone(),
+        };
+        if let Some(target) = &target {
             targets.extend(["--target", target]);
         }
-        let files = cargo_build(&self.profile, &targets, &PACKAGES)?;
+        let files = cargo.build(&self.profile, &targets, &PACKAGES)?;
         let find = |name: &str| product(&files, name);
         let shared = find("libshmem.so")?;
-        Ok(Products {
+        let products = Products {
             shmrun: find("shmrun")?,
             shmem_info: find("shmem-info")?,
             machine: Machine::of(&shared)?,
@@ -66,7 +78,38 @@ impl Build {
             archive: find("libshmem.a")?,
             pmi_shared: find("libshmem_pmi2.so")?,
             pmi_archive: find("libshmem_pmi2.a")?,
-        })
+        };
+        match (self.glibc, products.glibc()?) {
+            (Some(wanted), Some((file, need))) if need.version > wanted => {
+                Err(Error::Glibc(file, need, wanted))
+            }
+            _ => Ok(products),
+        }
+    }
+}
+
+impl Products {
+    /// The newest glibc that they ask for, with the file that does. Static libraries ask for what the shared ones do.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or is damaged.
+    pub fn glibc(&self) -> Result<Option<(PathBuf, Need)>, Error> {
+        let mut newest: Option<(PathBuf, Need)> = None;
+        for file in [
+            &self.shmrun,
+            &self.shmem_info,
+            &self.shared,
+            &self.pmi_shared,
+        ] {
+            let bytes = std::fs::read(file).map_err(|e| Error::io("read", file, e))?;
+            let need = glibc::newest(&bytes).map_err(|e| Error::Elf(file.clone(), e))?;
+            if let Some(need) = need
+                && newest.as_ref().is_none_or(|(_, most)| need > *most)
+            {
+                newest = Some((file.clone(), need));
+            }
+        }
+        Ok(newest)
     }
 }
 
@@ -79,22 +122,71 @@ pub fn cargo_build(
     targets: &[&str],
     packages: &[&str],
 ) -> Result<Vec<PathBuf>, Error> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(&cargo);
-    command
-        .args(["build", "--quiet", "--profile", profile])
-        .arg("--message-format=json-render-diagnostics")
-        .args(targets)
-        .args(packages.iter().flat_map(|p| ["--package", p]))
-        .current_dir(workspace())
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit());
-    let output = command
-        .output()
-        .map_err(|e| Error::io("run", Path::new(&cargo), e))?;
-    match output.status.success() {
-        true => Ok(artifacts(&String::from_utf8_lossy(&output.stdout))),
-        false => Err(Error::Build(output.status)),
+    Cargo::default().build(profile, targets, packages)
+}
+
+/// Cargo, or what stands in for it, and the command that builds.
+struct Cargo {
+    program: OsString,
+    build: &'static str,
+}
+
+impl Default for Cargo {
+    fn default() -> Self {
+        Self {
+            program: cargo(),
+            build: "build",
+        }
+    }
+}
+
+/// The cargo that runs this.
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+impl Cargo {
+    /// What takes a target with a version of glibc behind it.
+    fn for_a_glibc() -> Result<Self, Error> {
+        glibc::linker()?;
+        Ok(Self {
+            program: glibc::PROGRAM.into(),
+            build: "zigbuild",
+        })
+    }
+
+    /// The target that cargo builds for by default.
+    fn host(&self) -> Result<String, Error> {
+        let cargo = cargo();
+        let output = Command::new(&cargo).arg("-vV").output();
+        let output = output.map_err(|e| Error::io("run", Path::new(&cargo), e))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+        host.map(str::to_owned).ok_or(Error::Build(output.status))
+    }
+
+    fn build(
+        &self,
+        profile: &str,
+        targets: &[&str],
+        packages: &[&str],
+    ) -> Result<Vec<PathBuf>, Error> {
+        let mut command = Command::new(&self.program);
+        command
+            .args([self.build, "--quiet", "--profile", profile])
+            .arg("--message-format=json-render-diagnostics")
+            .args(targets)
+            .args(packages.iter().flat_map(|p| ["--package", p]))
+            .current_dir(workspace())
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit());
+        let output = command
+            .output()
+            .map_err(|e| Error::io("run", Path::new(&self.program), e))?;
+        match output.status.success() {
+            true => Ok(artifacts(&String::from_utf8_lossy(&output.stdout))),
+            false => Err(Error::Build(output.status)),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use flate2::{Compression, GzBuilder};
 
 use crate::build::{Products, workspace};
 use crate::error::Error;
+use crate::glibc::Glibc;
 use crate::install::{Destination, VERSION, files_below, install};
 use crate::wheel;
 
@@ -35,15 +36,8 @@ directory = "vendor"
 pub struct Archive {
     /// Where it is.
     pub path: PathBuf,
-    /// The newest version of glibc that a program in it asks for, as in `2.34`.
-    pub glibc: Option<String>,
-}
-
-impl Archive {
-    fn new(path: PathBuf, glibc: Option<(u32, u32)>) -> Self {
-        let glibc = glibc.map(|(major, minor)| format!("{major}.{minor}"));
-        Self { path, glibc }
-    }
+    /// The newest version of glibc that a program in it asks for.
+    pub glibc: Option<Glibc>,
 }
 
 /// A directory that goes with this value.
@@ -74,7 +68,7 @@ pub fn relocatable(products: &Products, dir: &Path) -> Result<Archive, Error> {
     let name = format!("shmem-{VERSION}-{}-linux-gnu", products.machine.arch);
     let glibc = stage(products, &staging.0.join(&name))?;
     let path = pack(&staging.0, &name, date()?, dir)?;
-    Ok(Archive::new(path, glibc))
+    Ok(Archive { path, glibc })
 }
 
 /// Packs an installation of `products` into `dir` as a wheel, for environments of Python.
@@ -88,26 +82,15 @@ pub fn wheel(products: &Products, dir: &Path) -> Result<Archive, Error> {
     let known = glibc.ok_or_else(|| {
         Error::Place("wheels are for glibc, which these programs do not use".into())
     })?;
-    let packed = wheel::pack(&root, products.machine.arch, known, dir)?;
-    Ok(Archive::new(packed, glibc))
+    let path = wheel::pack(&root, products.machine.arch, known, dir)?;
+    Ok(Archive { path, glibc })
 }
 
 /// Installs `products` at `root`; gives the newest version of glibc that they ask for.
-fn stage(products: &Products, root: &Path) -> Result<Option<(u32, u32)>, Error> {
+fn stage(products: &Products, root: &Path) -> Result<Option<Glibc>, Error> {
     install(products, &Destination::new(root, None)?)?;
-    let mut glibc = None;
-    for built in [
-        &products.shmrun,
-        &products.shmem_info,
-        &products.shared,
-        &products.pmi_shared,
-    ] {
-        let bytes = fs::read(built).map_err(|e| Error::io("read", built, e))?;
-        glibc = glibc.max(newest_glibc(&bytes));
-    }
-    Ok(glibc)
+    Ok(products.glibc()?.map(|(_, need)| need.version))
 }
-
 /// Packs what version control has, and the crates that it needs, into `dir`.
 ///
 /// # Errors
@@ -226,33 +209,9 @@ fn add(
     archive.append_data(&mut header, name, fs::File::open(from)?)
 }
 
-/// The newest version of glibc whose symbols an ELF file asks for: their names stand in its string table.
-fn newest_glibc(elf: &[u8]) -> Option<(u32, u32)> {
-    const NAME: &[u8] = b"\0GLIBC_";
-    let starts = elf.windows(NAME.len()).enumerate();
-    let starts = starts.filter(|(_, bytes)| *bytes == NAME);
-    starts
-        .filter_map(|(at, _)| {
-            let rest = &elf[at + NAME.len()..];
-            let text = rest.split(|&b| b == 0).next()?;
-            let (major, minor) = std::str::from_utf8(text).ok()?.split_once('.')?;
-            // Some versions have three parts.
-            let minor = minor.split('.').next()?;
-            Some((major.parse().ok()?, minor.parse().ok()?))
-        })
-        .max()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_newest_glibc_is_found_among_names() {
-        let elf = b"\x7fELF\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0GLIBC_PRIVATE\0GLIBC_\0x";
-        assert_eq!(newest_glibc(elf), Some((2, 34)));
-        assert_eq!(newest_glibc(b"\x7fELF"), None);
-    }
 
     #[test]
     fn the_same_tree_gives_the_same_bytes() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use crate::archive::Damaged;
+use crate::glibc::{Glibc, Need};
 
 /// Why an installation failed.
 #[derive(Debug)]
@@ -16,6 +17,12 @@ pub enum Error {
     Build(ExitStatus),
     /// Cargo built no file of this name.
     NoProduct(String),
+    /// What links for another glibc is missing.
+    Zig,
+    /// A file would not run with the glibc that was asked for.
+    Glibc(PathBuf, Need, Glibc),
+    /// A file is no ELF file, or a damaged one.
+    Elf(PathBuf, object::Error),
     /// A command failed; it has said why.
     Command(PathBuf, ExitStatus),
     /// The name of a file is not UTF-8.
@@ -61,6 +68,18 @@ impl fmt::Display for Error {
             Self::Build(status) => {
                 write!(f, "cargo build failed ({status}); nothing else was done")
             }
+            Self::Zig => f.write_str(
+                "--glibc takes cargo-zigbuild and zig, which are not in PATH; get them by \
+                 `pip install cargo-zigbuild ziglang`, in an environment of Python",
+            ),
+            Self::Glibc(path, need, wanted) => write!(
+                f,
+                "{} asks for glibc {}, which is newer than {wanted}: it uses {}",
+                path.display(),
+                need.version,
+                need.symbol
+            ),
+            Self::Elf(path, why) => write!(f, "{} is no program: {why}", path.display()),
             Self::Command(program, status) => {
                 write!(f, "{} failed ({status})", program.display())
             }

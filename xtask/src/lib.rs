@@ -10,6 +10,7 @@ pub mod build;
 pub mod dist;
 pub mod error;
 pub mod figures;
+pub mod glibc;
 pub mod inner;
 pub mod install;
 pub mod object;

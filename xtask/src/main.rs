@@ -9,6 +9,7 @@ use xtask::build::Build;
 use xtask::dist;
 use xtask::error::Error;
 use xtask::figures;
+use xtask::glibc::Glibc;
 use xtask::inner;
 use xtask::install::{Destination, install, uninstall};
 
@@ -31,7 +32,7 @@ enum Chore {
         #[arg(long, value_name = "DIR", default_value = "target/packages")]
         out: PathBuf,
         /// The sources, with all crates that they need
-        #[arg(long, conflicts_with_all = ["target", "profile", "wheel"])]
+        #[arg(long, conflicts_with_all = ["target", "glibc", "profile", "wheel"])]
         source: bool,
         /// The installation as a wheel, for environments of Python
         #[arg(long)]
@@ -70,6 +71,10 @@ struct How {
     /// For which target, as rustc names it, such as aarch64-unknown-linux-gnu [default: cargo's]
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
+    /// Build for systems with this version of glibc or a newer one, such as 2.28; takes cargo-zigbuild and zig [default:
+    /// what this machine's linker makes]
+    #[arg(long, value_name = "VERSION")]
+    glibc: Option<Glibc>,
 }
 
 impl How {
@@ -77,6 +82,7 @@ impl How {
         Build {
             profile,
             target: self.target,
+            glibc: self.glibc,
         }
     }
 }

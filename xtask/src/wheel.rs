@@ -18,6 +18,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use crate::error::Error;
+use crate::glibc::Glibc;
 use crate::install::{MANIFEST, PMI_REAL_NAME, REAL_NAME, SONAME, VERSION, files_below};
 
 /// What the package is called: the project's own name is that of another one.
@@ -47,13 +48,8 @@ struct Entry {
 ///
 /// # Errors
 /// At the first file that cannot be read or written.
-pub(crate) fn pack(
-    root: &Path,
-    arch: &str,
-    glibc: (u32, u32),
-    dir: &Path,
-) -> Result<PathBuf, Error> {
-    let platform = format!("manylinux_{}_{}_{arch}", glibc.0, glibc.1);
+pub(crate) fn pack(root: &Path, arch: &str, glibc: Glibc, dir: &Path) -> Result<PathBuf, Error> {
+    let platform = format!("manylinux_{}_{}_{arch}", glibc.major, glibc.minor);
     let tag = format!("py3-none-{platform}");
     let mut entries = entries(root).map_err(|e| Error::io("read", root, e))?;
     let info = format!("{NAME}-{VERSION}.dist-info");
@@ -162,14 +158,18 @@ mod tests {
         fs::set_permissions(root.join("bin/oshcc"), fs::Permissions::from_mode(0o755)).unwrap();
         symlink("oshcc", root.join("bin/oshCC")).unwrap();
 
-        let path = pack(&root, "aarch64", (2, 34), &dir).unwrap();
+        let glibc = Glibc {
+            major: 2,
+            minor: 34,
+        };
+        let path = pack(&root, "aarch64", glibc, &dir).unwrap();
         let first = fs::read(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(
             name.ends_with("-py3-none-manylinux_2_34_aarch64.whl"),
             "{name}"
         );
-        let again = pack(&root, "aarch64", (2, 34), &dir).unwrap();
+        let again = pack(&root, "aarch64", glibc, &dir).unwrap();
         assert_eq!(fs::read(again).unwrap(), first);
 
         let mut zip = zip::ZipArchive::new(io::Cursor::new(first)).unwrap();

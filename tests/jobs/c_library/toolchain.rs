@@ -88,6 +88,7 @@ fn installed() -> Toolchain {
     let build = Build {
         profile: "dev".to_owned(),
         target: None,
+        glibc: None,
     };
     let products = build.run().unwrap_or_else(|e| panic!("{e}"));
     let now = Record::of(products);
