@@ -10,6 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if __STDC_HOSTED__ && !defined(__GLIBC__)
+#error "libshmem is for programs with glibc; the headers here are those of another C library"
+#endif
+
 #if defined(__cplusplus)
 #define SHMEM_IMPL_NORETURN __attribute__((__noreturn__))
 #define SHMEM_IMPL_COMPLEX __complex__

@@ -26,6 +26,11 @@
 //! purpose), hence the `'static` lifetimes. Orderings are paired by name: each `ORDERING(name)`
 //! comment on a Release side has its partner on an Acquire side.
 
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+compile_error!(
+    "shmem is for Linux with glibc: other C libraries, musl among them, lack functions and layouts that it needs"
+);
+
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
 compile_error!(
     "shmem is for 64-bit little-endian targets: offsets in symmetric memory are 64 bits wide, and nodes exchange them as they lie in memory"

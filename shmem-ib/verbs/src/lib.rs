@@ -14,6 +14,11 @@
 //! Posting is `unsafe`: the memory that a work request names belongs to the HCA until the
 //! completion of that request, or of a later signaled request of the same queue, was polled.
 
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+compile_error!(
+    "shmem is for Linux with glibc: other C libraries, musl among them, lack functions and layouts that it needs"
+);
+
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
 compile_error!(
     "shmem is for 64-bit little-endian targets: offsets in symmetric memory are 64 bits wide, and nodes exchange them as they lie in memory"

@@ -72,7 +72,7 @@ pub fn interface_mtu(name: &str) -> io::Result<u32> {
     unsafe {
         cerr(libc::ioctl(
             socket.as_raw_fd(),
-            libc::SIOCGIFMTU,
+            libc::SIOCGIFMTU as _,
             &mut request,
         ))?;
         Ok(request.ifr_ifru.ifru_mtu.max(0) as u32)

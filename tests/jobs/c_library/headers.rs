@@ -6,7 +6,7 @@ use std::process::Stdio;
 use shmem_testkit::text;
 use shmem_testkit::tools::{CC, CXX, Tool};
 
-use super::toolchain::toolchain;
+use super::toolchain::{scratch, toolchain};
 
 /// What a compiler says about a file that includes a header twice and does nothing else.
 fn complaints(compiler: Tool, language: &str, standard: &str, header: &str) -> String {
@@ -59,4 +59,30 @@ fn strict_compilers_have_no_complaints() {
             }
         }
     }
+}
+
+/// musl's headers define no `__GLIBC__`, nor do these stand-ins. Programs would link there, and fail when they start.
+#[test]
+fn headers_of_another_c_library_are_refused() {
+    let Some(c) = toolchain() else { return };
+    let dir = scratch().join("musl");
+    std::fs::create_dir_all(&dir).unwrap();
+    for header in ["stddef.h", "stdint.h"] {
+        std::fs::write(dir.join(header), "").unwrap();
+    }
+    let source = dir.join("program.c");
+    std::fs::write(&source, "#include <shmem.h>\n").unwrap();
+    let output = CC
+        .command()
+        .args(["-nostdinc", "-fsyntax-only", "-I"])
+        .arg(&dir)
+        .arg("-I")
+        .arg(c.prefix.join("include"))
+        .arg(&source)
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    let wanted = "libshmem is for programs with glibc; the headers here are those of another";
+    assert!(said.contains(wanted), "{said}");
 }
