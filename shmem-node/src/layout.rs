@@ -19,11 +19,13 @@ pub const AGREED_ALIGN: usize = 64 << 10;
 pub const LINE: usize = 64;
 
 /// Words that some write all the time lie so far from those of others: processors fetch lines in pairs.
-const APART: usize = 2 * LINE;
-const _: () = assert!(align_of::<NodeBarrier>().is_multiple_of(APART));
-const _: () = assert!(align_of::<PeBlock>().is_multiple_of(APART));
-const _: () = assert!(align_of::<SlotHeader>().is_multiple_of(LINE));
-const _: () = assert!(align_of::<Record>().is_multiple_of(LINE));
+const _: () = {
+    const APART: usize = 2 * LINE;
+    assert!(align_of::<NodeBarrier>().is_multiple_of(APART));
+    assert!(align_of::<PeBlock>().is_multiple_of(APART));
+    assert!(align_of::<SlotHeader>().is_multiple_of(LINE));
+    assert!(align_of::<Record>().is_multiple_of(LINE));
+};
 
 /// Smallest unit and alignment of a block of the symmetric heap: a line, so that objects of different PEs' making
 /// never share one. The size of a heap is a multiple of it.

@@ -51,14 +51,15 @@ pub struct PeBlock {
     pub waiting: Record,
 }
 
-const _: () = assert!(
-    offset_of!(PeBlock, begun) / LINE
-        > (offset_of!(PeBlock, doorbell) + size_of::<Doorbell>() - 1) / LINE,
-    "what is written often lies apart from what others read"
-);
-
-/// Bytes that processors pass to each other at a time, two lines of a cache.
-const LINE: usize = 128;
+const _: () = {
+    /// Bytes that processors pass to each other at a time, two lines of a cache.
+    const LINE: usize = 128;
+    assert!(
+        offset_of!(PeBlock, begun) / LINE
+            > (offset_of!(PeBlock, doorbell) + size_of::<Doorbell>() - 1) / LINE,
+        "what is written often lies apart from what others read"
+    );
+};
 
 impl PeBlock {
     /// Announces progress through the PE's life.
