@@ -28,7 +28,7 @@ fn flow() -> Flow {
 /// # Panics
 /// If not.
 pub fn packet(data: &[u8]) {
-    let _ = icrc::verify(&flow(), data);
+    let _ = icrc::verify(&flow(), data, 0);
     let Ok(packet) = Packet::decode(data) else {
         return;
     };
@@ -43,12 +43,12 @@ pub fn packet(data: &[u8]) {
     let total = header.seal(&mut out, len, &flow());
     assert_eq!(total, header.packet_len(len));
     assert_eq!(Packet::decode(&out[..total]).as_ref(), Ok(&packet));
-    assert!(icrc::verify(&flow(), &out[..total]));
+    assert!(icrc::verify(&flow(), &out[..total], 0));
     // The ICRC covers the whole queue pair and PSN, extensions and payload.
     let bit = data.iter().map(|b| usize::from(*b)).sum::<usize>() % (8 * (total - 5));
     let at = 5 + bit / 8;
     out[at] ^= 1 << (bit % 8);
-    assert!(!icrc::verify(&flow(), &out[..total]), "byte {at}");
+    assert!(!icrc::verify(&flow(), &out[..total], 0), "byte {at}");
 }
 
 /// One sealed packet of every kind.

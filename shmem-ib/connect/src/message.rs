@@ -20,7 +20,7 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +---------------+---------------+---------------+---------------+
-//! | version (= 3) | kind 1=OFFER  |W|  reserved   | segment count |  0
+//! | version (= 4) | kind 1=OFFER  |W|  reserved   | segment count |  0
 //! |               | 2=WAIT 3=BYE  | |   (zero)    |               |
 //! |               | 4=DRAIN       | |             |               |
 //! |               | 5=SEGMENTS    | |             |               |
@@ -116,7 +116,7 @@ pub const MAX_SEGMENTS: usize = 6;
 /// Longest encoded message in bytes.
 pub const MAX_LEN: usize = OFFER_FIXED + MAX_SEGMENTS * SEGMENT_LEN + MAC_LEN;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const KIND_OFFER: u8 = 1;
 const KIND_WAIT: u8 = 2;
 const KIND_BYE: u8 = 3;
@@ -256,11 +256,27 @@ pub enum DecodeError {
     #[error("the MAC is wrong: the sender does not know the key of this job")]
     BadMac,
     /// Authentic, but of another version of this protocol.
-    #[error("protocol version {0}, expected 3: the PEs of this job run different builds")]
+    #[error("protocol version {0}, expected 4: the PEs of this job run different builds")]
     Version(u8),
     /// Authentic, but a field has a value that no correct sender produces.
     #[error("field {0} has a value that is not allowed")]
     Field(&'static str),
+}
+
+/// The key that is derived from a job's secret for packets of its queue pairs.
+pub(crate) fn packet_key(job_key: &[u8; 32]) -> [u8; 16] {
+    derived(job_key, b"packets")
+}
+
+fn derived(job_key: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
+    let (head, rest) = job_key.split_first_chunk().expect("32 bytes");
+    let mut hasher = SipHasher24::new_with_key(head);
+    hasher.write(rest);
+    hasher.write(purpose);
+    let key = hasher.finish128().as_u128().to_be_bytes();
+    // It holds half of the secret.
+    std::hint::black_box(&mut hasher).clone_from(&SipHasher24::new());
+    key
 }
 
 /// Encodes and decodes messages of one job.
@@ -289,13 +305,7 @@ impl Codec {
         let mut hasher = SipHasher24::new();
         hasher.write(job_id);
         let tag = hasher.finish128().h1;
-        let (head, rest) = job_key.split_first_chunk().expect("32 bytes");
-        let mut hasher = SipHasher24::new_with_key(head);
-        hasher.write(rest);
-        hasher.write(b"connection messages");
-        let key = hasher.finish128().as_u128().to_be_bytes();
-        // It holds half of the secret.
-        std::hint::black_box(&mut hasher).clone_from(&SipHasher24::new());
+        let key = derived(job_key, b"connection messages");
         Self { tag, key }
     }
 

@@ -109,7 +109,7 @@ fn a_bye_names_both_queue_pairs() {
 #[test]
 fn fields_stand_where_the_drawing_says() {
     let bytes = encoded(&offer(1));
-    assert_eq!(bytes[..4], [3, 1, 0x80, 1]);
+    assert_eq!(bytes[..4], [4, 1, 0x80, 1]);
     assert_eq!(bytes[12..20], [0, 0, 0, 3, 0, 0, 0, 4]);
     assert_eq!(bytes[20..28], [0, 0, 0, 1, 0, 0, 0, 2]);
     assert_eq!(bytes[28..36], [1, 2, 3, 4, 5, 6, 7, 8]);

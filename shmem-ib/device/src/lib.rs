@@ -116,6 +116,7 @@ delegate! {
     safe {
         fn port(&self) -> PortInfo;
         fn fabric(&self) -> Fabric;
+        fn set_key(&self, key: [u8; 16]);
         fn dereg_mr(&self, mr: &Mr) -> Result<(), VerbsError>;
         fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError>;
         fn destroy_cq(&self, cq: Cq) -> Result<(), VerbsError>;

@@ -38,6 +38,7 @@ mod driver;
 mod engine;
 mod limits;
 mod memory;
+mod proof;
 mod qp;
 mod queues;
 mod rc;

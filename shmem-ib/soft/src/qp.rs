@@ -28,6 +28,11 @@ pub(crate) struct RcService {
     pub(crate) dest: Option<RcDest>,
     pub(crate) responder: Option<Responder>,
     pub(crate) requester: Option<Requester>,
+    /// What the ICRC of packets that come and go is changed by.
+    pub(crate) salt_in: u32,
+    pub(crate) salt_out: u32,
+    /// Number of the first request that it sends.
+    pub(crate) first: Psn,
     /// When it last brought much.
     pub(crate) sent: Sent,
     /// Which acknowledgements may wait.

@@ -25,7 +25,7 @@ use super::operations::table::OpTable;
 use super::peer::{Ahead, Peer};
 use crate::UdAddress;
 use crate::manager::Manager;
-use crate::message::MAX_LEN;
+use crate::message::{MAX_LEN, packet_key};
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{Completion, Cq, Hca, Qpn};
 
@@ -168,6 +168,9 @@ impl<H: Hca> Driver<H> {
             most_in_flight(&config),
         );
         let sealed = config.identity_later.then(Vec::new);
+        if sealed.is_none() {
+            hca.set_key(packet_key(config.job_key));
+        }
         Ok(Self {
             hca: Arc::clone(hca),
             cq,

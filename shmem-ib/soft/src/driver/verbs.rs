@@ -26,6 +26,10 @@ impl Hca for SoftHca {
         self.fabric
     }
 
+    fn set_key(&self, key: [u8; 16]) {
+        self.lock().engine.set_key(key);
+    }
+
     unsafe fn reg_mr(&self, addr: *mut u8, len: usize, access: Access) -> Result<Mr, VerbsError> {
         self.lock()
             .engine

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use super::stream::Streams;
 use crate::limits::{MAX_CQE, MAX_INLINE, MAX_MSG, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE};
 use crate::memory::mr::{Memory, MrTable};
+use crate::proof::Proof;
 use crate::qp::{QueuePairs, Service};
 use crate::queues::completion::{CqTable, Pushed};
 use crate::queues::receive::Received;
@@ -47,6 +48,8 @@ pub struct Engine<M> {
     pub(crate) streams: Streams,
     overrun: Option<Cq>,
     pub(crate) rng: Rng,
+    /// See [`Engine::set_key`].
+    pub(crate) proof: Proof,
     /// See [`Engine::set_interop`].
     pub(crate) interop: bool,
     /// See [`Engine::set_lending`].
@@ -91,6 +94,7 @@ impl<M: Memory> Engine<M> {
             srqs: SrqTable::default(),
             xrcds: DomainTable::default(),
             rng,
+            proof: Proof::default(),
             interop: false,
             lends: false,
         }
@@ -103,6 +107,12 @@ impl<M: Memory> Engine<M> {
         self.mrs.set_secret(secrets.fork());
         self.qps = Slots::scattered(secrets.next_u64());
         self.streams.set_tokens(secrets.fork());
+    }
+
+    /// Queue pairs that are connected from now on take packets only of those who have this key; not where peers are devices of
+    /// other makes.
+    pub const fn set_key(&mut self, key: [u8; 16]) {
+        self.proof = Proof::new(key);
     }
 
     /// Whether peers may be devices of other makes: they send from any UDP port, and their IPv4

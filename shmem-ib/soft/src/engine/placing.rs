@@ -99,8 +99,8 @@ impl<M: Memory> Engine<M> {
             self.counters.dropped += 1;
             return;
         };
-        let dst = self.port.av;
-        if !icrc::verify_head(&Flow { src, dst }, head, tail, len) {
+        let (dst, salt) = (self.port.av, self.salt_of(&packet));
+        if !icrc::verify_head(&Flow { src, dst }, head, tail, len, salt) {
             self.counters.icrc_errors += 1;
             return;
         }

@@ -44,6 +44,14 @@ impl<M: Memory> Engine<M> {
         self.counters.bytes_received += len as u64;
     }
 
+    /// What the ICRC of packets to a queue pair is changed by.
+    pub(super) fn salt_of(&self, packet: &Packet<'_>) -> u32 {
+        match self.qps.get(packet.bth.dest_qp.0).map(|qp| &qp.service) {
+            Some(Service::Rc(rc)) => rc.salt_in,
+            _ => 0,
+        }
+    }
+
     /// The port that an undamaged packet came from.
     fn checked_sender(
         &self,
@@ -52,15 +60,15 @@ impl<M: Memory> Engine<M> {
         bytes: &[u8],
     ) -> Option<AddressVector> {
         let dst = self.port.av;
-        let flow = Flow { src, dst };
+        let (flow, salt) = (Flow { src, dst }, self.salt_of(packet));
         let intact = match packet.payload.len() {
             0..=STANDARD_MAX => {
-                icrc::verify(&flow, bytes)
+                icrc::verify(&flow, bytes, salt)
                     || (self.interop && icrc::solve_ip_id(&flow, bytes).is_some())
             }
             _ => {
                 let (head, tail) = bytes.split_at(packet.header().len());
-                icrc::verify_head(&flow, head, tail, bytes.len())
+                icrc::verify_head(&flow, head, tail, bytes.len(), salt)
             }
         };
         if self.interop {

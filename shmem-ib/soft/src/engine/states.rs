@@ -4,6 +4,7 @@
 
 use super::machine::Engine;
 use crate::memory::mr::Memory;
+use crate::proof::Way;
 use crate::qp::Service;
 use crate::rc::requester::{Limits, Requester};
 use crate::rc::responder::Responder;
@@ -34,6 +35,12 @@ impl<M: Memory> Engine<M> {
                     let (rd_atomic, rnr_timer) = (dest.max_dest_rd_atomic, dest.min_rnr_timer);
                     Responder::new(dest.rq_psn, mtu, rd_atomic, rnr_timer)
                 });
+                if !self.interop {
+                    let (own, to) = (port.av, dest.av);
+                    let way = |src, dst, to| self.proof.salt(&Way::new(src, dst, to));
+                    rc.salt_out = way(own, to, dest.qpn);
+                    rc.salt_in = way(to, own, qpn);
+                }
                 rc.dest = Some(*dest);
             }
             (QpAttr::Rtr { .. }, _) => {}
@@ -55,6 +62,7 @@ impl<M: Memory> Engine<M> {
                         let budget = (*timeout, *retry_cnt);
                         let limits = Limits::new(mtu, *max_rd_atomic, budget, *rnr_retry);
                         let seed = self.rng.next_u64();
+                        rc.first = *sq_psn;
                         rc.requester = (qp.init.ty != QpType::XrcTgt)
                             .then(|| Requester::new(*sq_psn, limits, seed));
                         if let (Some(requester), Some(from)) =

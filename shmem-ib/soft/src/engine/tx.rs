@@ -6,9 +6,10 @@ use super::machine::Engine;
 use super::stream::invite_header;
 use crate::memory::mr::Memory;
 use crate::memory::sge;
+use crate::proof::Way;
 use crate::qp::Service;
 use crate::queues::send::Payload;
-use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, STANDARD_MAX, Syndrome, Xrc};
+use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, STANDARD_MAX, Syndrome, Xrc, icrc};
 use shmem_verbs::{Access, AddressVector, QpState, QpType, Qpn, WcStatus};
 
 /// How many bytes a queue pair sends before another one gets its turn, which comes at the end of a
@@ -98,16 +99,25 @@ impl<M: Memory> Engine<M> {
                 let Some(dest) = rc.dest else {
                     return Sent::Nothing;
                 };
-                let flow = Flow { src, dst: dest.av };
+                let (flow, salt) = (Flow { src, dst: dest.av }, rc.salt_out);
+                let seal = |header: &Header, buf: &mut [u8], len| {
+                    let len = header.seal(buf, len, &flow);
+                    icrc::add_salt(&mut buf[..len], salt);
+                    len
+                };
                 if let Some(of) = &mut rc.stream
-                    && let Some(invite) = self.streams.invite_due(now, of)
+                    && let Some(invite) = {
+                        let way = Way::new(src, dest.av, dest.qpn);
+                        let mac = |text: &[u8]| self.proof.of_invite(&way, rc.first, text);
+                        self.streams.invite_due(now, of, mac)
+                    }
                 {
-                    let header = invite_header(pkey, dest.qpn);
+                    let header = invite_header(pkey, dest.qpn, rc.first);
                     let at = header.encode(buf, invite.len());
                     buf[at..at + invite.len()].copy_from_slice(&invite);
                     return Sent::Packet(Transmit {
                         dst: dest.av,
-                        len: header.seal(buf, invite.len(), &flow),
+                        len: seal(&header, buf, invite.len()),
                         ends_burst: false,
                         lent: None,
                     });
@@ -171,7 +181,7 @@ impl<M: Memory> Engine<M> {
                     {
                         self.counters.naks_sent += 1;
                     }
-                    let len = header.seal(buf, len, &flow);
+                    let len = seal(&header, buf, len);
                     if failed && qp.state != QpState::Err {
                         self.fail_qp(qpn);
                     }
@@ -226,7 +236,7 @@ impl<M: Memory> Engine<M> {
                     }
                 }
                 self.counters.retransmitted += u64::from(r.again);
-                sent(header.seal(buf, len, &flow), ends_burst, lent)
+                sent(seal(&header, buf, len), ends_burst, lent)
             }
         }
     }

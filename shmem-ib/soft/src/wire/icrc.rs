@@ -10,6 +10,8 @@
 //! with the don't-fragment bit: that is what is assumed here. Other senders (the kernel's own
 //! device, hardware) number their packets. The CRC is affine in those 16 bits, so that they can be
 //! worked out from what the packet carries: [`solve_ip_id`].
+//!
+//! Between HCAs that share a key the ICRC is changed by a *salt* that strangers do not know: see `proof`.
 
 use shmem_verbs::AddressVector;
 
@@ -89,23 +91,30 @@ fn covering(flow: &Flow, packet: &[u8], len: usize, ip_id: u16) -> u32 {
     crc.finalize()
 }
 
-/// Whether the last 4 bytes of a packet are its ICRC.
+/// Whether the last 4 bytes of a packet are its ICRC with this salt; 0: the plain one.
 #[must_use]
-pub fn verify(flow: &Flow, packet: &[u8]) -> bool {
+pub fn verify(flow: &Flow, packet: &[u8], salt: u32) -> bool {
     let Some((body, crc)) = packet.split_last_chunk::<4>() else {
         return false;
     };
-    body.len() >= BTH_LEN && u32::from_le_bytes(*crc) == compute(flow, body)
+    body.len() >= BTH_LEN && u32::from_le_bytes(*crc) == compute(flow, body) ^ salt
+}
+
+/// Changes the ICRC, the last 4 bytes of a packet, by a salt.
+pub fn add_salt(packet: &mut [u8], salt: u32) {
+    if let Some(crc) = packet.last_chunk_mut::<4>() {
+        *crc = (u32::from_le_bytes(*crc) ^ salt).to_le_bytes();
+    }
 }
 
 /// Whether the last 4 bytes of `tail` are the ICRC of a packet of `len` bytes, `tail` included, that covers its
-/// headers alone.
+/// headers alone, with this salt.
 #[must_use]
-pub fn verify_head(flow: &Flow, head: &[u8], tail: &[u8], len: usize) -> bool {
+pub fn verify_head(flow: &Flow, head: &[u8], tail: &[u8], len: usize, salt: u32) -> bool {
     let Some((_, crc)) = tail.split_last_chunk::<4>() else {
         return false;
     };
-    head.len() >= BTH_LEN && u32::from_le_bytes(*crc) == compute_head(flow, head, len - 4)
+    head.len() >= BTH_LEN && u32::from_le_bytes(*crc) == compute_head(flow, head, len - 4) ^ salt
 }
 
 /// The IPv4 identification that makes the last 4 bytes of a packet its ICRC, if there is one.

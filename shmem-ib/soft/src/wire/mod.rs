@@ -38,6 +38,7 @@ pub use packet::{DecodeError, Ext, Header, Packet};
 pub use sizes::{
     BTH_LEN, EXT_MAX, HEAD_MAX, ICRC_LEN, PACKET_MAX, PKEY_DEFAULT, STANDARD_MAX, XRCETH_LEN,
 };
+pub(crate) use stream::same;
 pub use stream::{
-    FRAME_HEAD_MAX, Frame, HELLO_LEN, Hello, INVITE_LEN, Invite, RUN_MAX, STAGED_MAX, Token,
+    FRAME_HEAD_MAX, Frame, HELLO_LEN, Hello, INVITE_LEN, Invite, Mac, RUN_MAX, STAGED_MAX, Token,
 };

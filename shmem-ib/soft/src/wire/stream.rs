@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  INVITE  0        version 8        payload of a packet with the opcode Invite
-//!          1        reserved 8
+//!          1        attempt 8
 //!          2..4     TCP port 16
 //!          4..20    token 128
+//!          20..36   MAC 128
 //!
 //!  hello   0..4     "SHS1"           the first bytes of who connects
 //!          4        reserved 8
@@ -29,8 +30,11 @@ use shmem_verbs::{Psn, Qpn};
 /// Proves that who connects was invited.
 pub type Token = [u8; 16];
 
+/// Proves that an INVITE is of the peer.
+pub type Mac = [u8; 16];
+
 /// Bytes of an INVITE.
-pub const INVITE_LEN: usize = 20;
+pub const INVITE_LEN: usize = TEXT_LEN + 16;
 /// Bytes of a hello.
 pub const HELLO_LEN: usize = 24;
 /// Longest head of a frame.
@@ -42,12 +46,21 @@ pub const RUN_MAX: u32 = 256 << 10;
 pub const STAGED_MAX: u32 = 4096;
 
 const LEN_LEN: usize = 4;
-const INVITE_VERSION: u8 = 1;
+const TEXT_LEN: usize = 20;
+const INVITE_VERSION: u8 = 2;
 const MAGIC: &[u8; 4] = b"SHS1";
+
+/// Whether two codes or tokens are the same, found out in a time that does not tell where they differ.
+pub(crate) fn same(a: &[u8; 16], b: &[u8; 16]) -> bool {
+    let differ = a.iter().zip(b).fold(0, |bits, (x, y)| bits | (x ^ y));
+    std::hint::black_box(differ) == 0
+}
 
 /// An invitation to open a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Invite {
+    /// How often its queue pair has invited, this time included.
+    pub attempt: u8,
     /// Where the inviter listens, at the address of its queue pair.
     pub port: u16,
     /// To be said there.
@@ -55,24 +68,34 @@ pub struct Invite {
 }
 
 impl Invite {
-    /// As it stands in a packet.
+    /// As it stands in a packet; `mac` computes the code of what stands before it.
     #[must_use]
-    pub fn encode(&self) -> [u8; INVITE_LEN] {
+    pub fn encode(&self, mac: impl FnOnce(&[u8]) -> Mac) -> [u8; INVITE_LEN] {
         let mut out = [0; INVITE_LEN];
-        out[0] = INVITE_VERSION;
+        (out[0], out[1]) = (INVITE_VERSION, self.attempt);
         out[2..4].copy_from_slice(&self.port.to_be_bytes());
-        out[4..].copy_from_slice(&self.token);
+        out[4..TEXT_LEN].copy_from_slice(&self.token);
+        let mac = mac(&out[..TEXT_LEN]);
+        out[TEXT_LEN..].copy_from_slice(&mac);
         out
     }
 
-    /// From the payload of a packet; `None` if it is none of this version.
+    /// From the payload of a packet; `None` if it is none of this version, or carries another code than `mac` computes.
     #[must_use]
-    pub fn decode(payload: &[u8]) -> Option<Self> {
+    pub fn decode(payload: &[u8], mac: impl FnOnce(&[u8]) -> Mac) -> Option<Self> {
         let bytes: &[u8; INVITE_LEN] = payload.try_into().ok()?;
-        let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+        let (text, said) = bytes.split_first_chunk::<TEXT_LEN>()?;
+        if !same(&mac(text), said.try_into().ok()?) {
+            return None;
+        }
+        let port = u16::from_be_bytes([text[2], text[3]]);
         let mut token = [0; 16];
-        token.copy_from_slice(&bytes[4..]);
-        (bytes[0] == INVITE_VERSION && port != 0).then_some(Self { port, token })
+        token.copy_from_slice(&text[4..]);
+        (text[0] == INVITE_VERSION && port != 0).then_some(Self {
+            attempt: text[1],
+            port,
+            token,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::endpoint::awaited::LinkChange;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::interface::Failure;
-use crate::message::{MAX_LEN, Message};
+use crate::message::{MAX_LEN, Message, packet_key};
 use crate::{UdAddress, Way};
 use shmem_verbs::{
     Access, Completion, Hca, Psn, QpAttr, QpInit, QpType, Qpn, VerbsError, WcStatus,
@@ -68,6 +68,7 @@ impl<H: Hca> Driver<H> {
         (self.config.job_id, self.config.job_key) = (job_id, job_key);
         let by_owner = self.owner.is_some();
         let identity = self.config.identity(job_id, job_key, by_owner);
+        self.hca.set_key(packet_key(job_key));
         self.manager.set_identity(&identity);
         for (bytes, len) in sealed {
             self.datagram_in(&bytes[..len]);

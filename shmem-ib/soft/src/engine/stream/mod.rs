@@ -126,6 +126,8 @@ pub(crate) struct OfQueuePair {
     back: Option<StreamId>,
     /// What the peer said when it invited to that.
     token: Option<Token>,
+    /// Which of the peer's invitations that was: what was recorded of an earlier one does nothing.
+    heard: u8,
     /// Its requests came by it last, so that answers go by it.
     pub(crate) answers: bool,
     /// The first of these.

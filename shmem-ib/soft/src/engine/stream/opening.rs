@@ -11,6 +11,8 @@
 //! ```
 //! Meanwhile messages go by datagrams, as they do where nobody answers. The port is closed as soon as nobody is invited.
 //!
+//! An invitation carries a code that only who has the job's key can compute ([`proof`](crate::proof)), and the number of the
+//! first request of its queue pair; those before the last one that was accepted do nothing. So no stranger has a process connect.
 //! The token is random and goes to the peer's address alone, so who says it is the peer, or can read the packets between the two.
 //! Who says something else, or nothing in time, is closed.
 
@@ -21,8 +23,11 @@ use std::net::{IpAddr, SocketAddr};
 use super::{OfQueuePair, Role, STREAMS_MAX, StreamAction, StreamId, Streams, connection};
 use crate::engine::Engine;
 use crate::memory::mr::Memory;
+use crate::proof::Way;
 use crate::qp::{Qp, RcService, Service};
-use crate::wire::{Bth, Ext, HELLO_LEN, Header, Hello, INVITE_LEN, Invite, Opcode, Packet, Token};
+use crate::wire::{
+    Bth, Ext, HELLO_LEN, Header, Hello, INVITE_LEN, Invite, Mac, Opcode, Packet, Token, same,
+};
 use shmem_verbs::{Mtu, Psn, QpState, QpType, Qpn};
 
 /// Time until an invitation is repeated for the first time; it doubles.
@@ -77,12 +82,6 @@ fn can_have(qp: &Qp, rc: &RcService) -> bool {
     qp.init.ty == QpType::Rc && !jumbo
 }
 
-/// Whether two tokens are the same, found out in a time that does not tell where they differ.
-fn same(a: &Token, b: &Token) -> bool {
-    let differ = a.iter().zip(b).fold(0, |bits, (x, y)| bits | (x ^ y));
-    std::hint::black_box(differ) == 0
-}
-
 impl Streams {
     fn new_token(&mut self) -> Token {
         let mut token = Token::default();
@@ -108,6 +107,7 @@ impl Streams {
         &mut self,
         now: u64,
         of: &mut OfQueuePair,
+        mac: impl FnOnce(&[u8]) -> Mac,
     ) -> Option<[u8; INVITE_LEN]> {
         let State::Open(port) = self.listening.state else {
             return None;
@@ -115,8 +115,13 @@ impl Streams {
         let invitation = of.invitation.as_mut().filter(|i| i.due_at.is_none())?;
         invitation.due_at = Some(now + (AGAIN_NS << invitation.sent));
         invitation.sent += 1;
-        let token = invitation.token;
-        Some(Invite { port, token }.encode())
+        let (token, attempt) = (invitation.token, of.invited);
+        let invite = Invite {
+            attempt,
+            port,
+            token,
+        };
+        Some(invite.encode(mac))
     }
 }
 
@@ -210,10 +215,7 @@ impl<M: Memory> Engine<M> {
 
     /// Takes an INVITE of the peer of a queue pair.
     pub(crate) fn handle_invite(&mut self, now: u64, packet: &Packet<'_>) -> bool {
-        let qpn = packet.bth.dest_qp;
-        let Some(invite) = Invite::decode(packet.payload) else {
-            return false;
-        };
+        let (qpn, own) = (packet.bth.dest_qp, self.port.av);
         let known = |qp: &&mut Box<Qp>| matches!(qp.state, QpState::Rtr | QpState::Rts);
         let Some(qp) = self.qps.get_mut(qpn.0).filter(known) else {
             return false;
@@ -229,9 +231,16 @@ impl<M: Memory> Engine<M> {
             return false;
         };
         let Some(dest) = rc.dest else { return false };
+        let (way, first) = (Way::new(dest.av, own, qpn), dest.rq_psn);
+        let mac = |text: &[u8]| self.proof.of_invite(&way, first, text);
+        let invite = Invite::decode(packet.payload, mac).filter(|_| packet.bth.psn == first);
+        let Some(invite) = invite else { return false };
         let of = rc.stream.get_or_insert_default();
         if of.token.is_some_and(|token| same(&token, &invite.token)) {
             return true; // It is repeated.
+        }
+        if invite.attempt <= of.heard {
+            return false;
         }
         // It has lost the one before.
         if let Some(before) = of.back {
@@ -251,6 +260,7 @@ impl<M: Memory> Engine<M> {
         {
             let of = rc.stream.get_or_insert_default();
             (of.back, of.token) = (Some(id), Some(invite.token));
+            of.heard = invite.attempt;
             let to = SocketAddr::new(dest.av.gid.ip(), invite.port);
             let connect = StreamAction::Connect(id, to);
             self.streams.actions.push_back(connect);
@@ -334,10 +344,10 @@ impl<M: Memory> Engine<M> {
 }
 
 /// The headers of an INVITE to a queue pair.
-pub(crate) fn invite_header(pkey: u16, to: Qpn) -> Header {
+pub(crate) fn invite_header(pkey: u16, to: Qpn, first: Psn) -> Header {
     let bth = Bth {
         pkey,
-        ..Bth::new(Opcode::Invite, to, Psn(0), false)
+        ..Bth::new(Opcode::Invite, to, first, false)
     };
     let ext = Ext::None;
     Header { bth, ext }

@@ -136,7 +136,7 @@ fn every_opcode_is_encoded_to_the_golden_bytes() {
         let crc = len - ICRC_LEN;
         assert_eq!(out[..crc], bytes[..crc], "{name}");
         assert_eq!(out[crc..len] == bytes[crc..], id == 0, "{name}");
-        assert_eq!(icrc::verify(&flow, &bytes), id == 0, "{name}");
+        assert_eq!(icrc::verify(&flow, &bytes, 0), id == 0, "{name}");
     }
     let rc = |op: &&Opcode| op.is_rc_request() || op.is_rc_response();
     let xrc = Opcode::ALL.iter().filter(rc).count();

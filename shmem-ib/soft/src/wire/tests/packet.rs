@@ -34,7 +34,7 @@ fn icrc_of_a_captured_cnp() {
     assert!(decoded.bth.becn && !decoded.bth.fecn);
     assert_eq!(decoded.payload.len(), 16);
     // A changed bit or identification is noticed.
-    assert!(!icrc::verify(&flow, &packet));
+    assert!(!icrc::verify(&flow, &packet, 0));
 }
 
 /// A UC SEND captured from a ConnectX-4 Lx (IP identification 1144): UC is not decoded here,
@@ -182,12 +182,12 @@ proptest! {
         let packet = Packet::decode(&buf[..len]).unwrap();
         prop_assert_eq!(packet.header(), header);
         prop_assert_eq!(packet.payload, &payload[..]);
-        prop_assert!(icrc::verify(&flow, &buf[..len]));
+        prop_assert!(icrc::verify(&flow, &buf[..len], 0));
         // Any bit outside of the masked congestion byte is covered.
         let bit = flip.index(len * 8);
         if bit / 8 != 4 {
             buf[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(!icrc::verify(&flow, &buf[..len]));
+            prop_assert!(!icrc::verify(&flow, &buf[..len], 0));
         }
     }
 
@@ -195,7 +195,7 @@ proptest! {
     fn random_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), op: u8) {
         let flow = flow([10, 1, 2, 3], 1, [10, 3, 2, 1], 2);
         let _ = Packet::decode(&bytes);
-        let _ = icrc::verify(&flow, &bytes);
+        let _ = icrc::verify(&flow, &bytes, 0);
         if bytes.len() > 2 {
             bytes[0] = op;
             bytes[1] &= 0xf0;

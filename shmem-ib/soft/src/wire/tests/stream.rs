@@ -81,16 +81,19 @@ fn nothing_else_goes_by_a_stream() {
 #[test]
 fn invitations_and_hellos_round_trip() {
     let token = std::array::from_fn(|i| i as u8 + 1);
+    let mac = |text: &[u8]| [text.iter().fold(0, |sum: u8, b| sum.wrapping_add(*b)); 16];
     let invite = Invite {
+        attempt: 3,
         port: 0x1234,
         token,
     };
-    let bytes = invite.encode();
-    assert_eq!(Invite::decode(&bytes), Some(invite));
-    assert_eq!(bytes[..5], [1, 0, 0x12, 0x34, 1]);
-    assert_eq!(Invite::decode(&bytes[1..]), None);
-    let other_version = [&[2], &bytes[1..]].concat();
-    assert_eq!(Invite::decode(&other_version), None);
+    let bytes = invite.encode(mac);
+    assert_eq!(Invite::decode(&bytes, mac), Some(invite));
+    assert_eq!(Invite::decode(&bytes, |_| [0; 16]), None);
+    assert_eq!(bytes[..5], [2, 3, 0x12, 0x34, 1]);
+    assert_eq!(Invite::decode(&bytes[1..], mac), None);
+    let other_version = [&[1], &bytes[1..]].concat();
+    assert_eq!(Invite::decode(&other_version, mac), None);
     let hello = Hello {
         qpn: Qpn(0xab_cdef),
         token,
@@ -110,7 +113,7 @@ proptest! {
             prop_assert_eq!(frame.encode(&mut out), n);
             prop_assert_eq!(Frame::decode(&out[..n]), Ok(Some((frame, n))));
         }
-        let _ = Invite::decode(&bytes);
+        let _ = Invite::decode(&bytes, |_| [0; 16]);
         if let Some(hello) = bytes.first_chunk() {
             let _ = Hello::decode(hello);
         }
