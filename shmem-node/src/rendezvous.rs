@@ -8,7 +8,7 @@
 //!
 //! A name can be taken by anybody. So both sides ask the kernel who the other is (`SO_PEERCRED`): the
 //! first PE gives the descriptors to processes of its own user only, and the others take them from
-//! such a process only. Somebody else who takes the name first can prevent the job from starting,
+//! such a process only. Where the kernel cannot tell users apart, nobody is let in. Somebody else who takes the name first can prevent the job from starting,
 //! which says so then, and no more.
 //!
 //! # The conversation

@@ -82,7 +82,8 @@ pub fn user() -> u32 {
 /// The user as which the other end of a connected Unix socket was opened.
 ///
 /// # Errors
-/// The socket is of another kind.
+/// The socket is of another kind; or the user may be anybody. In a user namespace the kernel gives one number, the overflow user's,
+/// for all that have none there: if this process itself has that number, it tells nothing.
 pub fn peer_user(sock: BorrowedFd<'_>) -> io::Result<u32> {
     let mut peer = libc::ucred {
         pid: 0,
@@ -102,9 +103,40 @@ pub fn peer_user(sock: BorrowedFd<'_>) -> io::Result<u32> {
         )
     };
     match rc {
+        0 if peer.uid == user() && peer.uid == overflow_user() && !maps_all_users() => {
+            Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "any user of this machine may have the number {}, since this user namespace does not map all of them \
+                     (/proc/self/uid_map); run as a user that it maps",
+                    peer.uid
+                ),
+            ))
+        }
         0 => Ok(peer.uid),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The number by which the kernel calls users that a namespace does not map.
+fn overflow_user() -> u32 {
+    let set = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
+    set.ok()
+        .and_then(|n| n.trim().parse().ok())
+        .unwrap_or(65534)
+}
+
+/// Whether every user has a number of their own in this process's user namespace.
+fn maps_all_users() -> bool {
+    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_all(&map))
+}
+
+fn maps_all(uid_map: &str) -> bool {
+    // Lines of the first number here, the first outside, and how many. The last number of all is none.
+    let counts = uid_map
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+    counts.sum::<u64>() >= u64::from(u32::MAX)
 }
 
 /// Connects to the socket of this name in the abstract namespace, without waiting: an error of the kind
@@ -281,33 +313,61 @@ mod tests {
         assert!(peer_user(file.as_fd()).is_err());
     }
 
-    const IN_A_NAMESPACE: &str = "SHMEM_TEST_IN_A_PID_NAMESPACE";
+    const IN_A_NAMESPACE: &str = "SHMEM_TEST_IN_A_NAMESPACE";
 
-    /// Runs itself again, in a PID namespace from which this process is not seen, with one end of a pair as
-    /// standard input.
-    #[test]
-    fn the_peer_may_be_in_another_pid_namespace() {
-        if std::env::var_os(IN_A_NAMESPACE).is_some() {
-            return assert_eq!(peer_user(std::io::stdin().as_fd()).unwrap(), user());
-        }
+    /// Runs a test again in namespaces that `unshare` makes with these options, with one end of a pair as standard input.
+    fn again_in(options: &[&str], test: &str) {
         let (end, _other) = UnixStream::pair().unwrap();
-        let test = "sys::socket::tests::the_peer_may_be_in_another_pid_namespace";
         let unshare = || {
             let mut command = std::process::Command::new("unshare");
-            command.args(["--user", "--map-root-user", "--pid", "--fork", "--"]);
+            command.args(options).arg("--");
             command
         };
         if !unshare().arg("true").status().is_ok_and(|s| s.success()) {
-            return skipped("hosts", "unshare makes no PID namespace");
+            return skipped("hosts", format!("unshare {options:?} makes no namespace"));
         }
         let said = unshare()
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", test])
+            .args(["--exact", &format!("sys::socket::tests::{test}")])
             .env(IN_A_NAMESPACE, "1")
             .stdin(OwnedFd::from(end))
             .output()
             .unwrap();
         assert!(said.status.success(), "{said:?}");
         assert!(String::from_utf8_lossy(&said.stdout).contains("1 passed"));
+    }
+
+    #[test]
+    fn the_peer_may_be_in_another_pid_namespace() {
+        if std::env::var_os(IN_A_NAMESPACE).is_some() {
+            return assert_eq!(peer_user(std::io::stdin().as_fd()).unwrap(), user());
+        }
+        again_in(
+            &["--user", "--map-root-user", "--pid", "--fork"],
+            "the_peer_may_be_in_another_pid_namespace",
+        );
+    }
+
+    /// There everybody has the number of the overflow user, this process included.
+    #[test]
+    fn a_peer_that_may_be_anybody_is_not_taken_for_the_own_user() {
+        if std::env::var_os(IN_A_NAMESPACE).is_some() {
+            assert_eq!(user(), overflow_user());
+            let error = peer_user(std::io::stdin().as_fd()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            return assert!(error.to_string().contains("uid_map"), "{error}");
+        }
+        again_in(
+            &["--user"],
+            "a_peer_that_may_be_anybody_is_not_taken_for_the_own_user",
+        );
+    }
+
+    #[test]
+    fn a_namespace_maps_all_users_or_some() {
+        assert!(maps_all("         0          0 4294967295\n"));
+        assert!(maps_all("0 0 65534\n65534 65534 4294901761\n"));
+        assert!(!maps_all("0 1000 1\n1 100000 65536\n"));
+        assert!(!maps_all(""));
     }
 }
