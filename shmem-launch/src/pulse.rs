@@ -1,8 +1,9 @@
 //! Whether the other end of a link is at work: heartbeats, in both directions of every link of the tree.
 //!
-//! Launcher and agents look at their links in a fixed rhythm. Whoever has sent nothing since the look
+//! Launcher and agents look at their links in a fixed rhythm. Whoever has sent nothing but beats since the look
 //! before sends a beat, so a link that is in use costs nothing. An end of which nothing was heard in
-//! [`LOOKS`] looks one after the other counts as silent: what happens then is its machine's business.
+//! [`LOOKS`] looks one after the other counts as silent: what happens then is its machine's business. That is never before
+//! the time-out is over, and at most an eighth of it later.
 //!
 //! # False alarms
 //! Looks are counted, not seconds. Who was stopped, starved or suspended itself has looked once when it
@@ -16,9 +17,9 @@ use std::time::Duration;
 
 use crate::frame::{Frame, OutBuf};
 
-/// Looks in a row that find nothing. What was heard last came before the look that found it, so one more
-/// makes the time-out.
-const LOOKS: u32 = 7;
+/// Looks in a row that find nothing, which are the time-out. What was heard last came at or before the look that found it, so
+/// the whole time-out is over with the last of them.
+const LOOKS: u32 = 8;
 
 /// When to look.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +36,7 @@ impl Rhythm {
     /// for ever if that is nothing.
     pub(crate) fn new(timeout: Duration, preparation: Duration) -> Self {
         Self {
-            interval: timeout.as_nanos() as u64 / u64::from(LOOKS + 1),
+            interval: (timeout.as_nanos() as u64).div_ceil(LOOKS.into()),
             next: 0,
             preparation: preparation.as_nanos() as u64,
         }
@@ -57,8 +58,9 @@ impl Rhythm {
 
     /// How many looks an end has before anything was heard of it.
     fn looks_at_start(&self) -> u32 {
-        let looks = self.preparation / self.interval.max(1);
-        LOOKS.max(looks.try_into().unwrap_or(u32::MAX))
+        let looks = self.preparation.div_ceil(self.interval.max(1));
+        // The first one is at once.
+        LOOKS.max(looks.try_into().unwrap_or(u32::MAX)) + 1
     }
 }
 
@@ -71,20 +73,31 @@ pub(crate) struct Pulse {
     heard_at: Option<u64>,
     /// Looks since then.
     missed: u32,
-    /// Bytes that this end had sent at the last look.
+    /// It had a reason for its silence, and nothing was heard of it since.
+    excused: bool,
+    /// Bytes that this end has sent when the beat of the last look is out.
     sent: u64,
 }
 
 impl Pulse {
     /// Something came.
     pub(crate) fn heard(&mut self, now: u64) {
-        self.heard = true;
+        (self.heard, self.excused) = (true, false);
         self.heard_at = Some(now);
     }
 
     /// Nothing is expected of the other end for now.
     pub(crate) fn excuse(&mut self) {
-        self.missed = 0;
+        (self.missed, self.excused) = (0, true);
+    }
+
+    /// Whether the other end had an excuse until now: then it has the whole time-out to be heard, once.
+    pub(crate) fn resumes(&mut self) -> bool {
+        let resumes = std::mem::take(&mut self.excused);
+        if resumes {
+            self.missed = 0;
+        }
+        resumes
     }
 
     /// Sends a sign of life over a link on which nothing else has gone out since the last look, nor waits
@@ -93,7 +106,7 @@ impl Pulse {
         if out.is_empty() && out.written() == self.sent {
             out.send(&Frame::Beat);
         }
-        self.sent = out.written();
+        self.sent = out.written() + out.pending().len() as u64;
     }
 
     /// Looks for the other end. If it is silent, for how many milliseconds.
@@ -133,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_silent_within_the_timeout_and_not_much_before() {
+    fn an_end_is_silent_after_the_timeout_and_not_much_later() {
         for at in (0..16).map(|n| 20 * S + n * S / 8) {
             let mut rhythm = rhythm(8);
             let mut pulse = Pulse::default();
@@ -145,10 +158,7 @@ mod tests {
             }
             pulse.heard(at);
             let (now, ms) = silent(&mut pulse, &mut rhythm, u64::MAX).unwrap();
-            assert!(
-                (at + 7 * S - S / 8..=at + 8 * S).contains(&now),
-                "{now} of {at}"
-            );
+            assert!((at + 8 * S..=at + 9 * S).contains(&now), "{now} of {at}");
             assert_eq!(ms, (now - at) / 1_000_000);
         }
     }
@@ -189,14 +199,71 @@ mod tests {
         // Not while something waits for room.
         pulse.beat(&mut out);
         assert_eq!(out.take(), beat);
-        // The beat is what went out since the look before.
-        pulse.beat(&mut out);
-        assert!(out.is_empty());
-        pulse.beat(&mut out);
-        assert_eq!(out.take(), beat);
+        // A beat is nothing that makes the next one needless.
+        for _ in 0..3 {
+            pulse.beat(&mut out);
+            assert_eq!(out.take(), beat);
+        }
         out.send(&Frame::Go);
         out.take();
         pulse.beat(&mut out);
         assert!(out.is_empty());
+        pulse.beat(&mut out);
+        assert_eq!(out.take(), beat);
+    }
+
+    /// Two ends of a link that carries nothing for a while, and then what was sent meanwhile; in virtual time.
+    fn survives(limit: u64, cut_at: u64, cut_for: u64) -> bool {
+        let mut rhythms = [rhythm(limit), rhythm(limit)];
+        let (mut pulses, mut outs) = (
+            [Pulse::default(); 2],
+            [OutBuf::default(), OutBuf::default()],
+        );
+        // They began at different times.
+        rhythms[1].next = limit * S / 13;
+        let mut under_way: Vec<(u64, usize)> = Vec::new();
+        let end = cut_at + cut_for + 3 * limit * S;
+        loop {
+            let look = (0..2).min_by_key(|&n| rhythms[n].next).unwrap();
+            under_way.sort_unstable();
+            let now = rhythms[look].next;
+            if let Some(&(at, to)) = under_way.first()
+                && at <= now
+            {
+                under_way.remove(0);
+                pulses[to].heard(at);
+                continue;
+            }
+            if now > end {
+                return true;
+            }
+            assert!(rhythms[look].is_due(now));
+            if pulses[look].look(&rhythms[look], now).is_some() {
+                return false;
+            }
+            pulses[look].beat(&mut outs[look]);
+            if !outs[look].take().is_empty() {
+                let cut = cut_at..cut_at + cut_for;
+                let leaves = if cut.contains(&now) { cut.end } else { now };
+                under_way.push((leaves + S / 1000, 1 - look));
+            }
+        }
+    }
+
+    #[test]
+    fn an_outage_below_seven_eighths_of_the_timeout_ends_nothing_and_a_longer_one_does() {
+        for limit in [2, 8, 30] {
+            for at in (0..64).map(|n| 5 * limit * S + n * limit * S / 64) {
+                let eighth = limit * S / 8;
+                assert!(
+                    survives(limit, at, 7 * eighth - S / 500),
+                    "{limit} s, cut at {at}"
+                );
+                assert!(
+                    !survives(limit, at, 9 * eighth + S / 100),
+                    "{limit} s, cut at {at}"
+                );
+            }
+        }
     }
 }

@@ -37,6 +37,8 @@ impl Agent {
     pub(super) fn parent_found(&mut self, stopped: bool) {
         match stopped {
             true => self.pulse.excuse(),
+            // It goes on since a moment ago, and has had no time to say so.
+            false if self.pulse.resumes() => {}
             false => self.die(),
         }
     }

@@ -147,6 +147,8 @@ struct World {
     root_alive: bool,
     /// Since when the launcher is stopped.
     root_stopped: Option<u64>,
+    /// Whether it was stopped: an agent may look for it when it has just been continued.
+    root_was_stopped: bool,
     root_told_closed: bool,
     root_reaped: bool,
     nodes: Vec<Node>,
@@ -392,6 +394,7 @@ fn make(shape: Shape, mut rng: Rng) -> World {
         }),
         root_alive: true,
         root_stopped: None,
+        root_was_stopped: false,
         root_told_closed: false,
         root_reaped: false,
         nodes,

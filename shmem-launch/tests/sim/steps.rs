@@ -598,6 +598,7 @@ impl World {
             None if ready && self.rng.one_in(4000) => {
                 self.tell_root(root::Event::Signal(STOP));
                 self.root_stopped = Some(self.now);
+                self.root_was_stopped = true;
             }
             Some(since) if idle || self.rng.one_in(30) => {
                 self.now += self.rng.below(MINUTES) as u64;
