@@ -27,6 +27,7 @@ mod lists;
 mod lives;
 mod many;
 mod mishaps;
+mod narrow;
 mod outside;
 mod pages;
 mod places;

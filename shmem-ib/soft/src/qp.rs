@@ -31,6 +31,8 @@ pub(crate) struct RcService {
     /// What the ICRC of packets that come and go is changed by.
     pub(crate) salt_in: u32,
     pub(crate) salt_out: u32,
+    /// READs in a row that were answered before.
+    pub(crate) asked_again: u32,
     /// Number of the first request that it sends.
     pub(crate) first: Psn,
     /// When it last brought much.

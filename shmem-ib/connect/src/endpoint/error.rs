@@ -255,7 +255,8 @@ pub(super) const fn hint(status: WcStatus) -> &'static str {
     match status {
         WcStatus::RetryExcErr => {
             "no acknowledgement within the retry budget: the PE has died or was killed, or its \
-             node is unreachable"
+             node is unreachable. If short messages get through, the network takes no packets as long: \
+             SHMEM_SOFT_MTU=1024 for the whole job, or less"
         }
         WcStatus::RnrRetryExcErr => {
             "the peer had no receive for it each time it was repeated: its progress thread does not run"

@@ -73,6 +73,8 @@ pub struct SoftHca {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) engine: Engine<RawMemory>,
+    /// Packets that are too long for their way are cut there.
+    cuts: bool,
     /// Packets to send; empty until the first.
     tx: Pages,
     /// Received datagrams; empty until the first sign of one.
@@ -136,6 +138,7 @@ impl SoftHca {
         engine.set_secret(secret().map_err(failed("cannot read random bytes".into()))?);
         let inner = Inner {
             engine,
+            cuts: false,
             tx: Pages::none(),
             rx: Pages::none(),
             rx_bulky: false,
@@ -234,9 +237,24 @@ impl SoftHca {
         // Posts may have been left for this call even if nothing has come.
         if let Some(now) = looked_at {
             busy |= inner.engine.handle_timeout(now);
+            if let Some(peer) = inner.engine.take_unheard() {
+                self.unheard(inner, peer);
+            }
             self.transmit(inner, now, &mut left);
         }
         busy || left == 0
+    }
+
+    /// Nothing comes back from a peer, or it asks for the same again and again: a router on the way may take no packets as long.
+    #[cold]
+    fn unheard(&self, inner: &mut Inner, peer: AddressVector) {
+        let here = peer.gid == self.socket.av().gid || peer.gid.ip().is_loopback();
+        // Devices of other makes know the numbers of packets, which are not those of the ICRC when these may be cut.
+        if here || self.fabric != Fabric::Soft || std::mem::replace(&mut inner.cuts, true) {
+            return;
+        }
+        // Where the kernel refuses, nothing is worse than before.
+        let _ = self.socket.let_cut();
     }
 
     /// Has the engine handle the next datagram.

@@ -28,11 +28,20 @@ fn check(result: i32) -> io::Result<i32> {
     }
 }
 
-fn udp_option(fd: BorrowedFd<'_>, name: i32) -> io::Result<()> {
+fn option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     let len = size_of::<i32>() as libc::socklen_t;
-    let value = ptr::from_ref(&1_i32).cast();
+    let value = ptr::from_ref(&value).cast();
     // SAFETY: `value` points to an i32.
-    check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_UDP, name, value, len) }).map(drop)
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, len) }).map(drop)
+}
+
+fn udp_option(fd: BorrowedFd<'_>, name: i32) -> io::Result<()> {
+    option(fd, libc::SOL_UDP, name, 1)
+}
+
+/// From now on datagrams over IPv6 go in packets of so many bytes.
+pub(super) fn cut_to(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
+    option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU, bytes)
 }
 
 /// From now on several packets may come as one datagram.

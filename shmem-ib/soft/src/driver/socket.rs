@@ -164,6 +164,19 @@ impl Socket {
         })
     }
 
+    /// Has this machine and routers cut packets that are longer than the way takes, instead of dropping them. Numbers of the cut
+    /// packets, of which the ICRC knows nothing, are no matter between software HCAs.
+    ///
+    /// What drops long packets without being a router, such as a switch, drops them still.
+    pub(super) fn let_cut(&self) -> io::Result<()> {
+        if self.v4 {
+            return Ok(set_ip_mtu_discover(&self.fd, Ipv4PathMtuDiscovery::DONT)?);
+        }
+        set_ipv6_mtu_discover(&self.fd, Ipv6PathMtuDiscovery::DONT)?;
+        // Routers of IPv6 cut nothing, and may not say what they drop: so the length that every way takes.
+        messages::cut_to(self.fd.as_fd(), 1280)
+    }
+
     pub(super) const fn av(&self) -> AddressVector {
         self.av
     }

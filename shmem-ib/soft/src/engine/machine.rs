@@ -25,6 +25,9 @@ use shmem_verbs::{
     WcStatus, transitions,
 };
 
+/// From so many repetitions in vain on it may be that packets as long do not get through.
+pub(super) const SILENCE: u32 = 4;
+
 /// The machine; `M` is the memory that regions lie in.
 #[derive(Debug)]
 pub struct Engine<M> {
@@ -47,6 +50,8 @@ pub struct Engine<M> {
     pub(crate) share: Share,
     pub(crate) streams: Streams,
     overrun: Option<Cq>,
+    /// A peer from which nothing comes back.
+    pub(crate) unheard: Option<AddressVector>,
     pub(crate) rng: Rng,
     /// See [`Engine::set_key`].
     pub(crate) proof: Proof,
@@ -91,6 +96,7 @@ impl<M: Memory> Engine<M> {
             share: Share::default(),
             streams: Streams::new(secrets.fork()),
             overrun: None,
+            unheard: None,
             srqs: SrqTable::default(),
             xrcds: DomainTable::default(),
             rng,
@@ -198,6 +204,12 @@ impl<M: Memory> Engine<M> {
         self.overrun.take()
     }
 
+    /// A peer to which something was sent again and again since the last call, without an answer or as the answer to what was asked
+    /// again and again: packets of this length may not get through.
+    pub const fn take_unheard(&mut self) -> Option<AddressVector> {
+        self.unheard.take()
+    }
+
     /// Whether [`Engine::poll_transmit`] may have a packet.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
@@ -230,6 +242,9 @@ impl<M: Memory> Engine<M> {
                 Expiry::RnrOver => self.mark_ready(qpn),
                 Expiry::Resend => {
                     self.counters.timeouts += 1;
+                    if requester.resends() >= SILENCE {
+                        self.unheard = rc.dest.map(|dest| dest.av);
+                    }
                     self.end_left_stream(qpn);
                     self.mark_ready(qpn);
                 }

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::machine::Engine;
+use super::machine::{Engine, SILENCE};
 use crate::memory::mr::Memory;
 use crate::memory::sge;
 use crate::qp::Service;
@@ -212,6 +212,14 @@ impl<M: Memory> Engine<M> {
             .map(|received| Received { srqn, ..received });
         // Only of a queue pair that may send can it be known what its PE has to say.
         let speaks = !self.interop && rc.requester.is_some() && qp.state == QpState::Rts;
+        // A requester that asks for the same again and again does not get the answers.
+        rc.asked_again = match (handled, packet.bth.opcode) {
+            (Handled::Executed(_), _) => 0,
+            (Handled::Duplicate, Opcode::ReadRequest) => rc.asked_again.saturating_add(1),
+            _ => rc.asked_again,
+        };
+        let in_vain = rc.asked_again >= SILENCE;
+        let unheard = rc.dest.filter(|_| in_vain).map(|dest| dest.av);
         let mut held = false;
         if handled == Handled::Executed(true) && !run && speaks && responder.has_replies() {
             let short = len <= SHORT as usize && responder.has_only_an_ack() && !qp.in_ready;
@@ -237,7 +245,10 @@ impl<M: Memory> Engine<M> {
         }
         match handled {
             Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),
-            Handled::Duplicate => self.counters.duplicates += 1,
+            Handled::Duplicate => {
+                self.counters.duplicates += 1;
+                self.unheard = unheard.or(self.unheard);
+            }
             Handled::OutOfSequence => self.counters.out_of_sequence += 1,
             Handled::NotReady => return !run,
             Handled::Dropped => return false,

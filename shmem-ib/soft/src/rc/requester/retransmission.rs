@@ -141,6 +141,11 @@ impl Requester {
         false
     }
 
+    /// How often all was sent again since something came back.
+    pub(crate) const fn resends(&self) -> u32 {
+        self.resends
+    }
+
     /// A deadline may have passed.
     pub(crate) fn on_timeout(&mut self, now: u64) -> Expiry {
         if let Some(until) = self.rnr_until {
