@@ -67,10 +67,7 @@ const SPARED: &[&str] = &[
 
 /// System calls that a job needs, each with a part of the message.
 const NEEDED: &[(&str, &str)] = &[
-    (
-        "clone3=EPERM",
-        "cannot start the thread that writes standard ",
-    ),
+    ("clone3=EPERM", "cannot start the thread that "),
     ("epoll_create1", "epoll_create1: "),
     ("eventfd2", "eventfd: "),
     ("getrandom", "random bytes"),
