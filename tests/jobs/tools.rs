@@ -178,38 +178,45 @@ fn busy(line: &str) -> bool {
     words.last() == Some(&"busy") && words[2].parse::<f64>().is_ok_and(|seconds| seconds > 0.0)
 }
 
+/// A job under memcheck, of a program that may have made one mistake.
+fn memcheck_job(options: &str, c: &Toolchain, mistake: &str) -> Job {
+    let program = program(c, "tooled", &[]);
+    let valgrind = "valgrind -q --error-exitcode=9 --leak-check=full \
+                    --show-leak-kinds=definite --errors-for-leak-kinds=definite";
+    let mut words: Vec<_> = valgrind.split_whitespace().collect();
+    words.extend([program.to_str().expect("a path in UTF-8"), mistake]);
+    // valgrind keeps notes for each byte, and looks through them at the end.
+    Job::new(c.tool("oshrun"), options, &words)
+        .env("SHMEM_SYMMETRIC_SIZE", "16m")
+        .env("SHMEM_STATICS_SIZE", "16m")
+}
+
+#[track_caller]
+fn memcheck_finds(options: &str, c: &Toolchain, mistake: &str, error: &str) {
+    let job = memcheck_job(options, c, mistake);
+    let outcome = finds(job, error, &format!("{mistake} (tooled.c:"));
+    assert_eq!(outcome.code(), 9, "{options}");
+}
+
 #[test]
 fn memcheck() {
-    let Some(c) = toolchain() else { return };
-    if !crate::valgrind::found() {
+    let Some(c) = toolchain().filter(|_| crate::valgrind::found()) else {
         return;
-    }
-    let program = program(c, "tooled", &[]);
-    let words = |mistake| {
-        let valgrind = "valgrind -q --error-exitcode=9 --leak-check=full \
-                        --show-leak-kinds=definite --errors-for-leak-kinds=definite";
-        let mut words: Vec<_> = valgrind.split_whitespace().map(str::to_owned).collect();
-        words.extend([program.display().to_string(), String::from(mistake)]);
-        words
     };
+    memcheck_finds(LAYOUTS[0], c, "overflow", "Invalid write of size 8");
+}
+
+#[test]
+#[ignore = "nightly: five more jobs under valgrind"]
+fn memcheck_on_each_layout() {
+    let Some(c) = toolchain().filter(|_| crate::valgrind::found()) else {
+        return;
+    };
+    memcheck_finds(LAYOUTS[1], c, "overflow", "Invalid write of size 8");
     for options in LAYOUTS {
-        let job = |mistake| {
-            let words = words(mistake);
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let oshrun = c.tool("oshrun");
-            // valgrind keeps notes for each byte, and looks through them at the end.
-            Job::new(oshrun, options, &words)
-                .env("SHMEM_SYMMETRIC_SIZE", "16m")
-                .env("SHMEM_STATICS_SIZE", "16m")
-        };
-        finds_nothing(job("none"));
-        for (mistake, error) in [
-            ("overflow", "Invalid write of size 8"),
-            ("leak", "1,234 bytes in 1 blocks are definitely lost"),
-        ] {
-            let outcome = finds(job(mistake), error, &format!("{mistake} (tooled.c:"));
-            assert_eq!(outcome.code(), 9, "{options}");
-        }
+        finds_nothing(memcheck_job(options, c, "none"));
+        let lost = "1,234 bytes in 1 blocks are definitely lost";
+        memcheck_finds(options, c, "leak", lost);
     }
 }
 
@@ -350,5 +357,17 @@ fn oshrun_hands_on_all_variables() {
     let out = Job::new(oshrun, "-np 1", &["env"]).envs(all).succeed();
     for (name, value) in all {
         assert!(out.contains(&format!("{name}={value}\n")), "{name}: {out}");
+    }
+}
+
+/// The page has a command for gdb that reads the library's variables by their names.
+#[test]
+fn the_command_that_prints_symmetric_arrays_names_what_there_is() {
+    let read = |path: &str| fs::read_to_string(sources().join("../..").join(path)).unwrap();
+    let page = read("docs/debugging.md");
+    assert!(page.contains("&shmem::runtime::RUNTIME as *mut *mut shmem::runtime::Runtime)).own.0"));
+    let runtime = read("shmem-core/src/runtime/mod.rs");
+    for part in ["static RUNTIME: AtomicPtr<Runtime>", "own: Segment,"] {
+        assert!(runtime.contains(part), "{part}");
     }
 }
