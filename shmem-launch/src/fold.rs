@@ -98,19 +98,28 @@ impl Fold {
     /// Takes note of something that was told.
     pub fn add(&mut self, notice: Notice) -> Passed {
         let key = notice.key();
-        if let Some(&at) = self.by_key.get(&*key) {
+        // The number may be the PE's own by chance, as in the same words of another one.
+        let known = [&*key, &notice.text]
+            .into_iter()
+            .find_map(|key| self.by_key.get(key));
+        if let Some(&at) = known {
             let known = &mut self.known[at];
             if !known.adds {
                 known.count = known.count.saturating_add(notice.count);
             }
             return Passed::Counted;
         }
-        let bytes = 2 * notice.text.len() + OVERHEAD;
+        let keys = match key {
+            Cow::Borrowed(_) => vec![notice.text.clone()],
+            Cow::Owned(key) => vec![key, notice.text.clone()],
+        };
+        let bytes = (1 + keys.len()) * notice.text.len() + OVERHEAD;
         if self.bytes + bytes > REMEMBERED {
             return Passed::Unknown(notice);
         }
         self.bytes += bytes;
-        self.by_key.insert(key.into_owned(), self.known.len());
+        let at = self.known.len();
+        self.by_key.extend(keys.into_iter().map(|key| (key, at)));
         // Once is what is told now.
         let count = notice.count.saturating_sub(1);
         self.known.push(Notice {
@@ -191,6 +200,18 @@ mod tests {
         };
         assert_eq!((known.count, known.rank), (1, 97));
         assert_eq!((other.count, other.rank), (1, 9));
+    }
+
+    #[test]
+    fn the_same_words_are_equal_for_the_pe_that_they_name() {
+        for [first, second] in [[0, 39], [39, 0]] {
+            let mut fold = Fold::default();
+            let words = "PE 0 has had enough";
+            let new = Passed::On(notice(first, words));
+            assert_eq!(fold.add(notice(first, words)), new);
+            assert_eq!(fold.add(notice(second, words)), Passed::Counted);
+            assert_eq!(fold.add(notice(7, words)), Passed::Counted);
+        }
     }
 
     #[test]
