@@ -95,6 +95,14 @@ impl Operations {
         self.completed
     }
 
+    /// Bytes of this subtree's values in the operation that a PE joins with this contribution.
+    pub(super) fn gathered_by(&self, contribution: &Contribution) -> u64 {
+        match contribution {
+            Contribution::Gather(value) => (value.len() as u64).saturating_mul(self.subtree as u64),
+            _ => 0,
+        }
+    }
+
     pub(super) fn oldest_incomplete(&self) -> Option<u64> {
         (!self.window.is_empty()).then_some(self.completed)
     }

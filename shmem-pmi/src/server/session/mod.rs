@@ -28,6 +28,10 @@ mod rc {
 /// Most bytes that a PE may bring to operations which others have not joined.
 const MAX_AHEAD_BYTES: usize = 32 << 20;
 
+/// Most bytes of results of allgathers that others have not joined, if all of them are as long as the last. The first PE
+/// that joins one has the agent make room for the values of all.
+const MAX_GATHERED: u64 = 1 << 30;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Nothing heard yet.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_AHEAD_BYTES, rc, refusal};
+use super::{MAX_AHEAD_BYTES, MAX_GATHERED, rc, refusal};
 use crate::process_mapping;
 use crate::question::{Answer, MAX_LEN, Question};
 use crate::server::collective::MAX_AHEAD;
@@ -221,6 +221,14 @@ impl NodeServer {
     ) -> Result<u64, String> {
         let request = self.next_request(local)?;
         let completed = self.operations.completed();
+        let gathered = self.operations.gathered_by(&contribution);
+        // One operation may be as large as it may be, however large.
+        if request > completed && gathered.saturating_mul(request + 1 - completed) > MAX_GATHERED {
+            return Err(format!(
+                "it started so many allgathers which others have not joined that their results could take more than \
+                 {MAX_GATHERED} bytes"
+            ));
+        }
         let session = &mut self.sessions[local];
         if !session
             .ahead

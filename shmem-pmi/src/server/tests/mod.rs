@@ -306,6 +306,24 @@ fn running_ahead_is_bounded() {
 }
 
 #[test]
+fn room_for_values_of_others_is_bounded() {
+    let node_of_rank = [0; 4096];
+    let place = NodePlace::in_tree(&Tree::new(1, 2), 0, &node_of_rank);
+    let mut server = NodeServer::new(job(4096), place).unwrap();
+    greet(&mut server, 0);
+    let gather = format!("cmd=iallgather;value={};", "00".repeat(1024));
+    // Each takes 4 MiB, of which this PE has brought 1 KiB.
+    for gathers in 0.. {
+        server.handle_client_bytes(0, &message(&gather));
+        if let Some(Output::ProtocolError { text, .. }) = outputs(&mut server).pop() {
+            assert_eq!(gathers, 256);
+            assert!(text.contains("more than 1073741824 bytes"), "{text}");
+            break;
+        }
+    }
+}
+
+#[test]
 fn what_a_pe_brings_ahead_of_others_is_bounded() {
     let mut server = server(1, 0);
     greet(&mut server, 0);
