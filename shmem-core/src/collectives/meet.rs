@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use shmem_ib::spin;
 use shmem_node::barrier::{Arrival, NodeBarrier};
 use shmem_node::waiting::Wait;
 
@@ -227,6 +228,7 @@ fn yielded(ready: impl Fn() -> bool) -> bool {
         std::thread::yield_now();
         let after = Instant::now();
         YIELDING.resumed(after - before);
+        spin::offered_core(after - before);
         before = after;
         if ready() {
             return true;

@@ -9,6 +9,7 @@ pub(crate) mod words;
 
 use std::time::Duration;
 
+use shmem_ib::spin;
 use shmem_mpi::Mpi;
 use shmem_node::doorbell::Pace;
 use shmem_node::recording::Routine;
@@ -143,10 +144,13 @@ impl Runtime {
         let (mut spin, mut events) = (self.polls.spin(), 0u32);
         loop {
             if !self.polls.again(&mut spin) {
+                if spin.is_exhausted() {
+                    spin::offer_core();
+                }
                 return ready();
             }
             if ready() {
-                self.polls.ended_well();
+                spin.succeeded();
                 return true;
             }
             if self.progress() {

@@ -5,4 +5,3 @@
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
-pub(crate) use std::thread;

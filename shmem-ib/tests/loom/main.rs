@@ -22,6 +22,10 @@ mod sync {
 mod spin {
     pub(crate) const YIELD_ROUNDS: u32 = 0;
 
+    pub(crate) fn offer_core() {
+        loom::thread::yield_now();
+    }
+
     pub(crate) struct SpinLimit;
     pub(crate) struct Spin;
 
@@ -32,10 +36,10 @@ mod spin {
         pub(crate) fn again(&self, _: &mut Spin) -> bool {
             false
         }
-        pub(crate) fn ended_well(&self) {}
     }
     impl Spin {
         pub(crate) fn renew(&mut self) {}
+        pub(crate) fn succeeded(&self) {}
     }
 }
 

@@ -34,6 +34,7 @@ mod sync;
 pub mod timeouts;
 pub mod transitions;
 mod types;
+pub mod usage;
 mod wr;
 
 use std::os::fd::BorrowedFd;

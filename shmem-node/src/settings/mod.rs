@@ -188,7 +188,7 @@ settings! {
         "How long a leaving PE waits for silent peers that have not taken leave.";
     spin: Spin = "auto", "SHMEM_SPIN",
         "auto, or a number of polls", choices::spin,
-        "Polls before a waiting PE sleeps; auto spins only where each PE has a core.";
+        "Most polls of a waiting PE before it sleeps; auto: none where PEs outnumber cores. A thread whose core others want polls for a while not at all, and tries again later.";
     spawn: Spawn = "auto", "SHMEM_SPAWN",
         "auto, template or exec", choices::spawn,
         "Fork PEs from a template of the program, or exec it once for each.";

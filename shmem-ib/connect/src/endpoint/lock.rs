@@ -32,8 +32,8 @@ use super::awaited::{Awaited, Told, Watch};
 use super::driver::Driver;
 use super::error::ConnError;
 use super::operations::accounts::Gauge;
-use crate::spin::{Spin, SpinLimit, YIELD_ROUNDS};
-use crate::sync::{AtomicBool, AtomicU32, Condvar, Mutex, MutexGuard, Ordering, thread};
+use crate::spin::{self, Spin, SpinLimit, YIELD_ROUNDS};
+use crate::sync::{AtomicBool, AtomicU32, Condvar, Mutex, MutexGuard, Ordering};
 use shmem_verbs::Hca;
 
 /// Shortest and longest sleep. Completions, timers and other threads end it, so the longest is only a
@@ -215,9 +215,7 @@ impl<'a, H: Hca> Locked<'a, H> {
         let mut backoff = self.backoff();
         loop {
             if let Some(result) = condition(self) {
-                if backoff.sleep == FIRST_SLEEP {
-                    self.endpoint.spin_limit.ended_well();
-                }
+                backoff.spin.succeeded();
                 return result;
             }
             if self.poll() {
@@ -255,7 +253,7 @@ impl<'a, H: Hca> Locked<'a, H> {
             self.unlocked(|_| ());
         } else if backoff.yields > 0 {
             backoff.yields -= 1;
-            self.unlocked(|_| thread::yield_now());
+            self.unlocked(|_| spin::offer_core());
         } else {
             match &backoff.told {
                 Some(told) => told.go_on(what(self)),
