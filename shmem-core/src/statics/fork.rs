@@ -160,10 +160,18 @@ extern "C" fn in_child() {
     let mut at = 0;
     for stretch in shared.stretches {
         // SAFETY: the child has one thread. What was mapped at the stretch is replaced by a copy of it,
-        // or, if there was no memory for one, by a view of the same file that keeps what is
+        // or, if there was no memory for one or it cannot be moved, by a view of the same file that keeps what is
         // written to it for itself.
         unsafe {
-            if copy.is_null() {
+            let moved = !copy.is_null()
+                && libc::mremap(
+                    copy.add(at).cast(),
+                    stretch.pages(),
+                    stretch.pages(),
+                    libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
+                    stretch.start as *mut libc::c_void,
+                ) != libc::MAP_FAILED;
+            if !moved {
                 libc::mmap(
                     stretch.start as *mut _,
                     stretch.pages(),
@@ -171,14 +179,6 @@ extern "C" fn in_child() {
                     libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE,
                     shared.file,
                     (shared.in_file + stretch.at as u64) as libc::off_t,
-                );
-            } else {
-                libc::mremap(
-                    copy.add(at).cast(),
-                    stretch.pages(),
-                    stretch.pages(),
-                    libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
-                    stretch.start as *mut libc::c_void,
                 );
             }
         }
