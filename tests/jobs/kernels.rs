@@ -1,10 +1,12 @@
 //! Kernels and containers that lack something: jobs run, or a message says what is missing.
 
+use std::process::Command;
+
 use shmem_testkit::needs::skipped;
 use shmem_testkit::tools::CC;
 use shmem_testkit::{Job, text};
 
-use crate::c_library::toolchain::{scratch, sources, works};
+use crate::c_library::toolchain::{scratch, sources, toolchain, works};
 use crate::programs::{CONFORMANCE, FILTERED, HELLO, LIVES, SHMRUN, STATICS};
 
 /// A job of `shmrun` where the kernel lacks something, as the program `filtered` names it.
@@ -17,8 +19,22 @@ fn job(lacks: &str, options: &str, program: &[&str]) -> Job {
 /// The oldest kernel that is promised.
 const OLD: &str = "linux-4.18";
 
+/// Whether this kernel, or the container that this is in, lets nobody filter system calls; the test is skipped then.
+fn no_filters() -> bool {
+    let tried = Command::new(FILTERED).args([OLD, "--", "true"]).output();
+    let tried = tried.expect("the program is built with the tests");
+    let lacks = !tried.status.success();
+    if lacks {
+        skipped("seccomp", text(&tried.stderr));
+    }
+    lacks
+}
+
 #[test]
 fn an_old_kernel_runs_everything() {
+    if no_filters() {
+        return;
+    }
     for options in ["-n 4", "-n 4 --nodes 2", "-n 4 --nodes 2 --spawn exec"] {
         assert!(job(OLD, options, &[HELLO]).succeed().contains("PE 3 of 4"));
         let out = job(OLD, options, &[STATICS]).succeed();
@@ -30,7 +46,29 @@ fn an_old_kernel_runs_everything() {
 }
 
 #[test]
+fn an_old_kernel_runs_programs_in_c() {
+    if no_filters() {
+        return;
+    }
+    let Some(c) = toolchain() else { return };
+    for (name, flags) in [
+        ("conformance", &[][..]),
+        ("conformance-archive", &["-static-libshmem"]),
+    ] {
+        let program = c.make(name, c.conformance_objects(), flags);
+        let program = program.to_str().expect("a path in UTF-8");
+        for options in ["-n 2", "-n 3 --nodes 2", "-n 2 --nodes 2 --spawn exec"] {
+            let out = job(OLD, options, &[program, "linking"]).succeed();
+            assert!(out.contains(" checks, 0 failed on "), "{out}");
+        }
+    }
+}
+
+#[test]
 fn an_old_kernel_ends_jobs_of_which_a_pe_was_killed() {
+    if no_filters() {
+        return;
+    }
     let script = "if [ $PMI_RANK = 1 ]; then kill -9 $$; fi; sleep 1000";
     for options in ["-n 3", "-n 3 --nodes 3"] {
         let output = job(OLD, options, &["sh", "-c", script]).run();
@@ -40,15 +78,23 @@ fn an_old_kernel_ends_jobs_of_which_a_pe_was_killed() {
     }
 }
 
-/// System calls that a job can do without.
+/// System calls that a job can do without. Some are the C library's or Rust's, which have another way.
 const SPARED: &[&str] = &[
     "clone3=ENOSYS",
     "close_range",
+    "copy_file_range splice sendfile",
     "faccessat2",
+    "fallocate",
     // Sealing of memory files.
     "fcntl:1033",
+    "getpriority setpriority",
+    "io_uring_setup",
+    "ioctl",
     "madvise",
+    "mbind set_mempolicy",
     "membarrier",
+    "mlock mlock2",
+    "openat2",
     "pidfd_open",
     "pidfd_send_signal",
     // PR_SET_PDEATHSIG, PR_SET_DUMPABLE and PR_SET_NAME.
@@ -60,23 +106,33 @@ const SPARED: &[&str] = &[
     "rseq",
     "sched_getaffinity",
     "sched_setaffinity",
+    "sched_yield",
     "setsid",
+    "sigaltstack",
     "statx",
     "timerfd_create",
+    "userfaultfd",
 ];
 
 /// System calls that a job needs, each with a part of the message.
-const NEEDED: &[(&str, &str)] = &[
-    ("clone3=EPERM", "cannot start the thread that "),
-    ("epoll_create1", "epoll_create1: "),
-    ("eventfd2", "eventfd: "),
-    ("getrandom", "random bytes"),
-    ("memfd_create", "cannot make the tables memory"),
+const NEEDED: &[(&str, &str, &str)] = &[
+    ("clone3=EPERM", "-n 2", "cannot start the thread that "),
+    ("epoll_create1", "-n 2", "epoll_create1: "),
+    ("epoll_ctl", "-n 2", "epoll_ctl: "),
+    ("epoll_wait", "-n 2", "epoll_wait: "),
+    ("eventfd2", "-n 2", "eventfd: "),
+    ("getrandom", "-n 2", "random bytes"),
+    ("memfd_create", "-n 2", "cannot make the tables memory"),
     // PR_SET_CHILD_SUBREAPER.
-    ("prctl:36", "prctl(PR_SET_CHILD_SUBREAPER): "),
-    ("setpgid", "setpgid: "),
-    ("signalfd4", "signalfd: "),
-    ("socketpair", "socketpair of Unix sockets: "),
+    ("prctl:36", "-n 2", "prctl(PR_SET_CHILD_SUBREAPER): "),
+    (
+        "sched_setaffinity",
+        "-n 2 --bind-to core",
+        "bind to its processors",
+    ),
+    ("setpgid", "-n 2", "setpgid: "),
+    ("signalfd4", "-n 2", "signalfd: "),
+    ("socketpair", "-n 2", "socketpair of Unix sockets: "),
 ];
 
 /// Calls that are missing, as older kernels have it, and refused, as containers have it.
@@ -92,29 +148,45 @@ fn each_way(calls: &str) -> Vec<String> {
 
 #[test]
 fn jobs_run_without_system_calls_that_they_can_do_without() {
+    if no_filters() {
+        return;
+    }
+    let mut failed = Vec::new();
     for lacks in SPARED.iter().flat_map(|calls| each_way(calls)) {
         for options in ["-n 2", "-n 2 --nodes 2"] {
             let output = job(&lacks, options, &[STATICS]).run();
             let (ended, err) = (output.status, output.stderr);
-            assert!(ended.success(), "{lacks}, {options}: {ended}: {err}");
+            println!("{lacks:70} {options:16} {ended}");
+            if !ended.success() {
+                failed.push(format!("{lacks}, {options}: {ended}: {err}"));
+            }
         }
     }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 #[test]
 fn a_job_says_which_system_call_is_missing() {
-    for (calls, said) in NEEDED {
+    if no_filters() {
+        return;
+    }
+    let mut failed = Vec::new();
+    for (calls, options, said) in NEEDED {
         for lacks in each_way(calls) {
-            let output = job(&lacks, "-n 2", &[HELLO]).run();
+            let output = job(&lacks, options, &[HELLO]).run();
             let (ended, err) = (output.status, output.stderr);
+            println!("{lacks:28} {options:20} {ended}: {}", err.trim());
             if lacks.starts_with("clone3") && ended.success() {
                 // C libraries before 2.34 start threads by another call.
                 continue;
             }
-            assert_eq!(ended.code(), Some(125), "{lacks}: {err}");
-            assert!(err.contains(said), "{lacks}: {err}");
+            // A PE that is a fork of a template ends by itself where it cannot be bound.
+            if !matches!(ended.code(), Some(1 | 125)) || !err.contains(said) {
+                failed.push(format!("{lacks}, {options}: {ended}: {err}"));
+            }
         }
     }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// What a PE leaves in a session of its own is found by its parent, however the kernel shows that, where there are no control

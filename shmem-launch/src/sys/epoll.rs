@@ -80,7 +80,7 @@ impl Epoll {
 
     pub(crate) fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         let data = EventData::new_u64(token);
-        Ok(epoll::add(&self.0, fd, data, interest.flags())?)
+        epoll::add(&self.0, fd, data, interest.flags()).map_err(naming("epoll_ctl"))
     }
 
     pub(crate) fn change(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
@@ -116,7 +116,7 @@ impl Epoll {
                 Ok(())
             }
             Err(Errno::INTR) => Ok(()),
-            Err(e) => Err(e.into()),
+            Err(e) => Err(naming("epoll_wait")(e)),
         }
     }
 }
