@@ -228,12 +228,14 @@ pub struct Demand {
     pub pmix: bool,
     /// Remote shells to other hosts.
     pub shells: u32,
-    /// Whether the launcher itself runs on this machine.
-    pub launcher: bool,
+    /// Threads of the launcher that are to run on this machine.
+    pub launcher: u32,
 }
 
-/// Threads of a launcher: two that write output, and one that reads input.
-const LAUNCHER_THREADS: u64 = 3;
+/// Threads of a launcher, whose input may go to nobody: two that write output, and one that reads input.
+pub fn launcher_threads(reads: bool) -> u32 {
+    2 + u32::from(reads)
+}
 
 /// Threads of a node's PMIx server: two of its own, libpmix's, and the one that sees to its end.
 const SERVER_THREADS: u64 = 4;
@@ -244,8 +246,7 @@ impl Demand {
     pub fn tasks(&self) -> u64 {
         let per_pe = 1 + u64::from(self.several) + u64::from(self.pmix);
         let per_node = 3 + if self.pmix { SERVER_THREADS } else { 0 };
-        let launcher = if self.launcher { LAUNCHER_THREADS } else { 0 };
-        let beside = launcher + u64::from(self.shells);
+        let beside = u64::from(self.launcher) + u64::from(self.shells);
         u64::from(self.pes) * per_pe + per_node * u64::from(self.nodes) + beside
     }
 }
@@ -400,7 +401,7 @@ mod tests {
             several: nodes > 1,
             pmix: false,
             shells: 0,
-            launcher: false,
+            launcher: 0,
         }
     }
 
@@ -408,7 +409,7 @@ mod tests {
     fn a_job_gets_all_that_its_user_may_have() {
         let job = demand(4, 2, 2, 2);
         let with = Demand {
-            launcher: true,
+            launcher: launcher_threads(true),
             shells: 2,
             ..job
         };

@@ -206,10 +206,25 @@ fn nothing_is_left_where_the_kernel_lists_no_children() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", text(&made.stderr));
-    let script = "setsid sleep 1000 >/dev/null 2>&1 </dev/null & sleep 0.2; exit $PMI_RANK";
+    let hidden = scratch().join("children-were-hidden");
+    let leads = scratch().join("leads-a-session");
+    let script = format!(
+        "setsid sh -c ': >{leads}.$PMI_RANK; exec sleep 1000' >/dev/null 2>&1 </dev/null & \
+         until [ -e {leads}.$PMI_RANK ]; do sleep 0.01; done; exit $PMI_RANK",
+        leads = leads.display()
+    );
     for options in ["-n 2", "-n 2 --nodes 2"] {
-        let job = Job::new(SHMRUN, options, &["sh", "-c", script]);
-        let output = job.env("LD_PRELOAD", &library).run();
+        for mark in [
+            &hidden,
+            &leads.with_extension("0"),
+            &leads.with_extension("1"),
+        ] {
+            let _ = std::fs::remove_file(mark);
+        }
+        let job = Job::new(SHMRUN, options, &["sh", "-c", &script]);
+        let job = job.env("LD_PRELOAD", &library).env("HIDDEN", &hidden);
+        let output = job.run();
         assert_eq!(output.status.code(), Some(1), "{options}: {output:?}");
+        assert!(hidden.exists(), "{options}: nobody has asked for children");
     }
 }

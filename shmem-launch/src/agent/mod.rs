@@ -37,6 +37,7 @@ mod pmix;
 mod progress;
 mod respawn;
 mod silence;
+mod template;
 mod timers;
 
 use std::collections::VecDeque;
@@ -68,9 +69,6 @@ use progress::Progress;
 /// How long output may stay silent at the end before descriptors that some escaped process holds
 /// are given up.
 const FLUSH_NS: u64 = 1_000_000_000;
-
-/// How long the end of the template's process may take to follow that of its socket.
-const TEMPLATE_DEATH_NS: u64 = 300_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -514,45 +512,6 @@ impl Agent {
         }
     }
 
-    fn template_closed(&mut self, now: u64) {
-        let expected = self.template_done;
-        self.template_done = true;
-        if !expected {
-            let missing = self.pes.give_up_starting();
-            if !self.stopping && missing > 0 {
-                self.template_lost = Some((now.saturating_add(TEMPLATE_DEATH_NS), missing));
-                if let Some((end, why)) = self.template_end.take() {
-                    self.template_ended(end, why);
-                }
-            }
-        }
-    }
-
-    fn template_ended(&mut self, end: End, why: Option<Cause>) {
-        match self.template_lost.take() {
-            Some((_, missing)) => self.template_failed(missing, Some(end), why),
-            None => self.template_end = Some((end, why)),
-        }
-    }
-
-    /// The template has gone too early.
-    fn template_failed(&mut self, missing: u32, end: Option<End>, why: Option<Cause>) {
-        let n_local = self.setup.n_local;
-        let cause = why.unwrap_or_else(|| {
-            let how = match end {
-                Some(end) => format!("the program {end}"),
-                None => "the program closed its socket to the launch agent".into(),
-            };
-            Cause::from(format!(
-                "{how} while it was to fork PEs ({missing} of {n_local} were not started); \
-                 --spawn exec may help"
-            ))
-        });
-        if !self.stopping {
-            self.fault(0, cause);
-        }
-    }
-
     fn output_closed(&mut self, local: u32, stream: Stream, now: u64) {
         self.pes.output_closed(local, stream);
         self.output.closed(local, stream, now, &mut self.up);
@@ -598,6 +557,7 @@ impl Agent {
             return;
         }
         self.stopping = true;
+        self.template_lost = None;
         self.note_end(now);
         self.respawn_nobody();
         // Those that are asked to end are continued for it.
@@ -633,7 +593,8 @@ impl Agent {
                 self.actions.push_back(Action::Start { first, count });
             }
         }
-        let asked = self.pes.all_answered();
+        // Why a template has gone too early is the cause, and comes before what its PEs are like.
+        let asked = self.pes.all_answered() && self.template_lost.is_none();
         if asked && (self.phase == Phase::Starting || self.stopping) {
             if !self.template_done {
                 self.template_done = true;

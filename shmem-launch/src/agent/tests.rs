@@ -428,3 +428,37 @@ fn a_job_that_ends_starts_no_more_hosts() {
     assert!(dropped.iter().all(|d| done.contains(d)), "{done:?}");
     assert!(!done.contains(&Action::StartChild(2)));
 }
+
+#[test]
+fn a_template_that_goes_too_early_is_the_cause_whatever_is_noticed_first() {
+    let ended = || Event::TemplateEnded(End::Code(1), None);
+    let begun = || {
+        let mut agent = Agent::preparing(2, JobOptions::default());
+        agent.handle(Event::Prepared, 0);
+        agent.hear(&Frame::Go, 0);
+        agent.said();
+        agent.done();
+        agent
+    };
+    let mut agent = begun();
+    agent.handle(Event::TemplateClosed, MS);
+    assert_eq!(agent.said(), [""; 0], "nothing runs, and nothing is over");
+    agent.handle(ended(), 2 * MS);
+    assert_eq!(agent.said(), ["<fault>", "Started", "Exited"]);
+    let mut agent = begun();
+    agent.handle(ended(), MS);
+    assert_eq!(agent.said(), [""; 0]);
+    agent.handle(Event::TemplateClosed, 2 * MS);
+    assert_eq!(agent.said(), ["<fault>", "Started", "Exited"]);
+    // A process that has closed its socket may go on for ever.
+    let mut agent = begun();
+    agent.handle(Event::TemplateClosed, MS);
+    let due = agent.next_timeout().unwrap();
+    agent.handle(Event::Timer, due);
+    assert_eq!(agent.said(), ["<fault>", "Started", "Exited"]);
+    // After the end of the job has begun, nobody waits for a cause.
+    let mut agent = begun();
+    agent.handle(Event::TemplateClosed, MS);
+    agent.hear(&Frame::Stop { grace_ns: 0 }, 2 * MS);
+    assert_eq!(agent.said(), ["Stopping", "Exited"]);
+}

@@ -22,7 +22,7 @@ use crate::binding::{self, Binding, TooFew, Topology};
 use crate::cli::{Cli, StdinTo};
 use crate::exit::{LAUNCHER, NOT_EXECUTABLE, USAGE};
 use crate::frame::{Command, InputTo, JobOptions, Launch, SpawnMode, Spawner};
-use crate::limits::{self, Demand, LimitError};
+use crate::limits::{self, Demand, LimitError, launcher_threads};
 use crate::memory::{self, MemoryError, Need};
 use crate::plan::{Layout, PlanError};
 use crate::program::ProgramError;
@@ -253,7 +253,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, outline: Outline) -> Res
             several: layout.n_nodes() > 1,
             pmix: pmix.is_some(),
             shells,
-            launcher: true,
+            launcher: launcher_threads(input != InputTo::Nobody),
             ..demand(here, degree, input)
         };
         check_machine(&demand, settings, statics, heap)
@@ -535,7 +535,7 @@ pub(crate) fn demand(here: &Layout, degree: u32, input: InputTo) -> Demand {
         several: here.n_nodes() > 1,
         pmix: false,
         shells: 0,
-        launcher: false,
+        launcher: 0,
     }
 }
 

@@ -1,38 +1,61 @@
 //! Files that the user names, which may lie where other users write, too.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Anybody may write to a directory, and only owners remove what is in it: `/tmp`.
-const SHARED: u32 = 0o1002;
+/// Anybody may write to a directory.
+const SHARED: u32 = 0o2;
+/// Only owners remove what is in a directory: `/tmp`.
+const STICKY: u32 = 0o1000;
 
-/// Makes or empties a file, as [`File::create`] does. In a directory such as `/tmp` it takes neither files nor links of
-/// other users, which could lead to a file of this user. Kernels hold to the same rule where `fs.protected_symlinks`
-/// and `fs.protected_regular` are set.
+/// Makes or empties a file, as [`File::create`] does. In a directory that all users write to, it takes neither files nor
+/// links of other users, which could lead to a file of this user. Kernels hold to the same rule where `fs.protected_symlinks`,
+/// `fs.protected_hardlinks` and `fs.protected_regular` are set.
 ///
 /// # Errors
-/// Those of the file system, and `PermissionDenied` for what belongs to others.
+/// Those of the file system, and `PermissionDenied` for what belongs to others or may have been put there by them.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     let parent = fs::metadata(parent.unwrap_or(Path::new(".")))?;
-    if parent.mode() & SHARED != SHARED {
+    if parent.mode() & SHARED == 0 {
         return File::create(path);
     }
-    match path.symlink_metadata() {
+    let check = |there: &fs::Metadata| {
+        let uid = there.uid();
+        let why = if ![rustix::process::geteuid().as_raw(), parent.uid()].contains(&uid) {
+            format!("it belongs to user {uid}")
+        } else if there.is_file() && there.nlink() > 1 {
+            "it has several names".into()
+        } else if there.is_symlink() && parent.mode() & STICKY == 0 {
+            "it is a link that anybody can replace".into()
+        } else {
+            return Ok(());
+        };
+        let why = format!("{why}, in a directory that all users write to");
+        Err(io::Error::new(ErrorKind::PermissionDenied, why))
+    };
+    let there = match path.symlink_metadata() {
+        Err(e) if e.kind() == ErrorKind::NotFound => return File::create_new(path),
+        there => there?,
+    };
+    check(&there)?;
+    if there.is_symlink() {
         // Nobody but its owner and the directory's can replace it meanwhile.
-        Ok(there) if [rustix::process::geteuid().as_raw(), parent.uid()].contains(&there.uid()) => {
-            File::create(path)
-        }
-        Ok(there) => {
-            let uid = there.uid();
-            let why = format!("it belongs to user {uid}, in a directory that all users write to");
-            Err(io::Error::new(ErrorKind::PermissionDenied, why))
-        }
-        Err(e) if e.kind() == ErrorKind::NotFound => File::create_new(path),
-        Err(e) => Err(e),
+        return File::create(path);
     }
+    // Without the sticky bit anybody can have replaced it since.
+    let file = OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    let opened = file.metadata()?;
+    check(&opened)?;
+    if opened.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -72,6 +95,17 @@ mod tests {
                 assert_eq!(e.kind(), ErrorKind::PermissionDenied, "{path:?}");
                 assert!(e.to_string().contains("user 54321"), "{e}");
             }
+            // A file of the user's own has another name there, and a link can be replaced by anybody.
+            fs::remove_file(&file).unwrap();
+            fs::hard_link(&victim, &file).unwrap();
+            let e = create(&file).unwrap_err();
+            assert!(e.to_string().contains("several names"), "{e}");
+            set(0o777);
+            let e = create(&link).unwrap_err();
+            assert!(e.to_string().contains("user 54321"), "{e}");
+            lchown(&link, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+            let e = create(&link).unwrap_err();
+            assert!(e.to_string().contains("anybody can replace"), "{e}");
             assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
             set(0o755);
             create(&link).unwrap();

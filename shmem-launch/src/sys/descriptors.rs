@@ -93,21 +93,9 @@ pub(crate) fn arrange_fds<const N: usize>(placed: &[(RawFd, RawFd, bool); N]) ->
         returned(unsafe { libc::dup3(fd.as_raw_fd(), to, flags) })?;
     }
     drop(parked);
-    let mut from = 0;
-    while from < RawFd::MAX {
-        let mut end = RawFd::MAX;
-        for &(_, to, _) in placed {
-            if to >= from && to < end {
-                end = to;
-            }
-        }
-        if from < end {
-            // SAFETY: as above.
-            unsafe { shmem_node::sys::close_between(from, end - 1)? };
-        }
-        from = end.saturating_add(1);
-    }
-    Ok(())
+    let mut keep = placed.map(|(_, to, _)| to);
+    keep.sort_unstable();
+    close_all_but(&keep)
 }
 
 /// A duplicate whose number is none of those that `placed` names. They may lie where the limit of descriptors ends, so it

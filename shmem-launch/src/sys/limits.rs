@@ -1,6 +1,8 @@
 //! Limits of processes: raised for the launcher's own, and taken back for the programs that it starts, which
 //! have the soft limits of the shell in which `shmrun` was typed, on other hosts, too.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -146,6 +148,16 @@ pub(crate) fn restore_limits() {
             let _ = setrlimit(which, Rlimit { current, maximum });
         }
     }
+}
+
+/// Takes the same back in the process that `command` is to start.
+pub(crate) fn with_first_limits(command: &mut Command) -> &mut Command {
+    let restore = || {
+        restore_limits();
+        Ok(())
+    };
+    // SAFETY: system calls with values that this process has; no lock is taken and nothing is allocated.
+    unsafe { command.pre_exec(restore) }
 }
 
 /// Descriptors that programs may have open after [`restore_limits`].

@@ -24,7 +24,7 @@ pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use limits::{
     adopt_limits, descriptors_allowed, descriptors_of_programs, leave_no_core_file,
     processes_allowed, raise_descriptors, raise_file_size, raise_stack, restore_limits,
-    soft_limits, user,
+    soft_limits, user, with_first_limits,
 };
 pub(crate) use process::{
     Held, Image, NotExecuted, Waited, be_undumpable, become_subreaper, children, end_with_parent,

@@ -20,7 +20,16 @@ impl MemoryGroup {
             let group = Self(dir);
             let file = group.0.join(file);
             // Only where the controller is on.
-            (file.exists() && fs::write(file, bytes.to_string()).is_ok()).then_some(group)
+            let limited = file.exists() && fs::write(file, bytes.to_string()).is_ok();
+            // What does not fit is not to go elsewhere.
+            for (file, most) in [
+                ("memory.memsw.limit_in_bytes", bytes),
+                ("memory.swap.max", 0),
+            ] {
+                let file = group.0.join(file);
+                let _ = file.exists().then(|| fs::write(file, most.to_string()));
+            }
+            limited.then_some(group)
         };
         limit(one, "memory.limit_in_bytes").or_else(|| limit(two, "memory.max"))
     }

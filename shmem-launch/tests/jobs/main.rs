@@ -8,6 +8,7 @@ mod ordinary;
 mod output;
 mod pmix;
 mod programs;
+mod refused_programs;
 mod respawn;
 mod signals;
 mod silence;

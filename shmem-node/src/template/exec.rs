@@ -83,7 +83,7 @@ pub(super) fn serve_instead(sock: BorrowedFd<'_>, recipe: &Recipe, lost: Lost) -
     let place = Place::of(&recipe.programs)?;
     serve_requests(sock, recipe.fds, lost, |pe, fds| {
         let entered = place.enter(recipe.program(pe.rank));
-        entered.map_err(|e| Refusal::of(Step::Start, &e))?;
+        entered.map_err(|e| Refusal::of(Step::Enter, &e))?;
         spawn(recipe, pe, fds).map(Some)
     })
     .map(drop)

@@ -84,6 +84,8 @@ pub enum Step {
     Start,
     /// Binding it to processors.
     Bind,
+    /// Going to the working directory of its program.
+    Enter,
 }
 
 /// What messages say of [`Step::Bind`].
@@ -113,7 +115,8 @@ impl Refusal {
     fn from_word(word: i32) -> Option<Self> {
         let step = match word >> 16 {
             0 => Step::Start,
-            _ => Step::Bind,
+            1 => Step::Bind,
+            _ => Step::Enter,
         };
         (word != 0).then_some(Self {
             step,
@@ -212,11 +215,10 @@ mod tests {
         #[test]
         fn replies_round_trip(
             errno in 0..200,
-            bind: bool,
+            step in prop::sample::select(vec![Step::Start, Step::Bind, Step::Enter]),
             lost: u32,
             pids in prop::collection::vec(1i32.., 0..=MAX_BATCH),
         ) {
-            let step = if bind { Step::Bind } else { Step::Start };
             let refusal = (errno != 0).then_some(Refusal { step, errno });
             let reply = Started { refusal, lost: Lost::from_bits(lost), pids };
             let bytes = reply.encode();

@@ -1,12 +1,14 @@
 /* To be preloaded: files in /proc that list the children of a thread do not exist, as in kernels without CONFIG_PROC_CHILDREN,
- * and there are no control groups, by which processes could be ended instead. */
+ * and there are no control groups, by which processes could be ended instead. A file that HIDDEN names is made when one is hidden. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 typedef int opens(const char *path, int flags, ...);
 
@@ -20,6 +22,9 @@ static int hidden(const char *path)
 static int forward(const char *name, const char *path, int flags, mode_t mode)
 {
     if (hidden(path)) {
+        const char *mark = getenv("HIDDEN");
+        if (mark)
+            close(creat(mark, 0600));
         errno = ENOENT;
         return -1;
     }

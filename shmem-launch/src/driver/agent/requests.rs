@@ -115,11 +115,11 @@ impl AgentProcess {
                 "cannot start PE {rank}: its libraries have {lost} before main, which a fork loses; use --spawn auto or exec"
             )
             .into(),
-            (Step::Start, Some(dir)) if !dir.is_dir() => {
+            (Step::Enter, Some(dir)) => {
                 let dir = dir.display();
                 format!("cannot start PE {rank} in the directory {dir}: {error}").into()
             }
-            (Step::Start, _) => match program::refused(program, refusal.errno) {
+            (Step::Start | Step::Enter, _) => match program::refused(program, refusal.errno) {
                 Some(e) => e.into(),
                 None => format!("cannot start PE {rank}: {error}").into(),
             },

@@ -54,8 +54,7 @@ fn start(options: &[OsString]) -> io::Result<(i32, OwnedFd, [OwnedFd; 2])> {
         sys::set_nonblocking(fd.as_fd())?;
     }
     // Its PEs are to have the limits that this launcher began with.
-    sys::restore_limits();
-    let child = Command::new("/proc/self/exe")
+    let child = sys::with_first_limits(&mut Command::new("/proc/self/exe"))
         .arg0("shmrun")
         .arg("--spawned")
         .args(options)
@@ -63,9 +62,7 @@ fn start(options: &[OsString]) -> io::Result<(i32, OwnedFd, [OwnedFd; 2])> {
         .stdout(out_end)
         .stderr(err_end)
         .process_group(0)
-        .spawn();
-    sys::leave_no_core_file();
-    let child = child?;
+        .spawn()?;
     Ok((child.id() as i32, ours, [out, err]))
 }
 

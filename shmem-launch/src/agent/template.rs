@@ -1,0 +1,50 @@
+//! What starts the PEs of the node: what it has started, and why it has gone too early.
+//!
+//! The socket and the process of a template end in any order. The process says why, so the agent waits for it a
+//! while, and meanwhile reports nothing that supposes that the PEs run.
+
+use super::*;
+
+/// How long the end of the template's process may take to follow that of its socket.
+const TEMPLATE_DEATH_NS: u64 = 300_000_000;
+
+impl Agent {
+    pub(super) fn template_closed(&mut self, now: u64) {
+        let expected = self.template_done;
+        self.template_done = true;
+        if !expected {
+            let missing = self.pes.give_up_starting();
+            if !self.stopping && missing > 0 {
+                self.template_lost = Some((now.saturating_add(TEMPLATE_DEATH_NS), missing));
+                if let Some((end, why)) = self.template_end.take() {
+                    self.template_ended(end, why);
+                }
+            }
+        }
+    }
+
+    pub(super) fn template_ended(&mut self, end: End, why: Option<Cause>) {
+        match self.template_lost.take() {
+            Some((_, missing)) => self.template_failed(missing, Some(end), why),
+            None => self.template_end = Some((end, why)),
+        }
+    }
+
+    /// The template has gone too early.
+    pub(super) fn template_failed(&mut self, missing: u32, end: Option<End>, why: Option<Cause>) {
+        let n_local = self.setup.n_local;
+        let cause = why.unwrap_or_else(|| {
+            let how = match end {
+                Some(end) => format!("the program {end}"),
+                None => "the program closed its socket to the launch agent".into(),
+            };
+            Cause::from(format!(
+                "{how} while it was to fork PEs ({missing} of {n_local} were not started); \
+                 --spawn exec may help"
+            ))
+        });
+        if !self.stopping {
+            self.fault(0, cause);
+        }
+    }
+}
