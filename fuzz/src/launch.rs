@@ -230,6 +230,7 @@ pub fn launch_frame_seeds() -> Vec<Vec<u8>> {
         Frame::Job(&job),
         Frame::Respawn { rank: 1, count: 1 },
         Frame::Disconnected,
+        Frame::Leaving,
         Frame::Count {
             number: 3,
             budget_ms: 4000,

@@ -43,6 +43,8 @@ pub const USAGE: u8 = 2;
 pub const OUTPUT: u8 = 123;
 /// The time limit was over.
 pub const TIMEOUT: u8 = 124;
+/// PEs wait for others that have left.
+pub const HUNG: u8 = 1;
 /// The launcher itself failed.
 pub const LAUNCHER: u8 = 125;
 /// The program was found but cannot be executed.

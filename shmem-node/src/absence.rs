@@ -12,6 +12,8 @@ use crate::sync::{AtomicU32, Ordering, fence};
 pub struct Absence {
     /// 1 + the rank.
     rank: AtomicU32,
+    /// Not 0 once a PE of the node has been in finalize.
+    leaving: AtomicU32,
 }
 
 impl Absence {
@@ -32,6 +34,11 @@ impl Absence {
         fence(Ordering::SeqCst);
         self.rank.load(Ordering::Relaxed).checked_sub(1)
     }
+
+    /// For a PE that is in finalize: whether it is the first of its node, which tells the agent.
+    pub fn leaves_first(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) == 0 && self.leaving.swap(1, Ordering::Relaxed) == 0
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -45,5 +52,7 @@ mod tests {
         assert!(absence.note(0));
         assert!(!absence.note(7));
         assert_eq!(absence.noted(), Some(0));
+        assert!(absence.leaves_first());
+        assert!(!absence.leaves_first());
     }
 }

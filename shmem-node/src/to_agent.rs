@@ -55,6 +55,11 @@ pub enum ToAgent<'a> {
         /// Whether they only add to what the PE has said before.
         adds: bool,
     },
+    /// The PE at position `local` is in finalize, the first of its node.
+    Leaves {
+        /// Position on the node.
+        local: u32,
+    },
 }
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -68,6 +73,7 @@ struct Header {
 const ADDRESSES: u32 = 1;
 const ABORT: u32 = 2;
 const TELL: u32 = 3;
+const LEAVES: u32 = 4;
 
 /// A packet that is none of these messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +96,7 @@ impl<'a> ToAgent<'a> {
                 text,
             } => ((ABORT, local, status), cut(text)),
             Self::Tell { local, text, adds } => ((TELL, local, i32::from(adds)), cut(text)),
+            Self::Leaves { local } => ((LEAVES, local, 0), &[][..]),
         };
         let (kind, pe, number) = header;
         [Header { kind, pe, number }.as_bytes(), bytes].concat()
@@ -129,6 +136,7 @@ impl<'a> ToAgent<'a> {
                 text: text()?,
                 adds: number == 1,
             }),
+            (LEAVES, 0) if bytes.is_empty() => Ok(Self::Leaves { local: pe }),
             _ => Err(bad),
         }
     }
@@ -157,6 +165,7 @@ impl fmt::Display for ToAgent<'_> {
             Self::Addresses { .. } => "hand over the addresses of its node",
             Self::Abort { .. } => "have the job ended",
             Self::Tell { .. } => "have the user told something",
+            Self::Leaves { .. } => "report that it is in finalize",
         })
     }
 }
@@ -168,12 +177,13 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::Duration;
 
-    fn messages<'a>(bytes: &'a [u8], text: &'a str) -> [ToAgent<'a>; 4] {
+    fn messages<'a>(bytes: &'a [u8], text: &'a str) -> [ToAgent<'a>; 5] {
         let (local, first) = (1, 1);
         let tell = |adds| ToAgent::Tell { local, text, adds };
         let status = -3;
         [
             ToAgent::Addresses { first, bytes },
+            ToAgent::Leaves { local: 2 },
             ToAgent::Abort {
                 local,
                 status,

@@ -94,6 +94,64 @@ fn who_skips_a_barrier_is_named() {
     hang.end();
 }
 
+/// Without `SHMEM_CHECK`, which would find it at once.
+#[test]
+fn a_job_of_which_a_pe_leaves_while_others_wait_for_it_is_ended() {
+    let start = |options, how, parts: &[&str]| {
+        let job = shmrun(options, &[HANGS, how, "2"]).env("SHMEM_CHECK", "0");
+        (
+            job.start(),
+            Vec::from_iter(parts.iter().map(|p| p.to_string())),
+        )
+    };
+    let left = "but PE 2 has left finalize, or the end of main; ending the job, which cannot go on";
+    let leaves =
+        "but PE 2 is in finalize, or at the end of main; ending the job, which cannot go on";
+    let jobs = [
+        start(
+            "-n 4",
+            "leaves",
+            &["wait in barrier_all of the world team (its no. ", left],
+        ),
+        start(
+            "-n 4 --nodes 2",
+            "adds",
+            &["in a reduction of the world team (its no. ", leaves],
+        ),
+    ];
+    for (job, parts) in jobs {
+        let outcome = job.wait();
+        assert_eq!(outcome.code(), 1, "{outcome:?}");
+        for part in parts {
+            assert!(outcome.stderr.contains(&part), "{part}: {}", outcome.stderr);
+        }
+    }
+}
+
+/// Another thread of the PE may end the wait, so the job goes on.
+#[test]
+fn who_waits_for_memory_while_all_others_leave_is_told_of() {
+    let hang = Hang::start("-n 4 --nodes 2", &[HANGS, "forgets", "2"], &[]);
+    wait_until(
+        "shmrun tells of it",
+        || {
+            hang.said()
+                .contains("the job may wait for ever (Ctrl-C ends it)")
+        },
+        || hang.said(),
+    );
+    let said = hang.said();
+    assert!(
+        said.contains("waits in wait_until for the word at heap"),
+        "{said}"
+    );
+    assert!(
+        said.contains("but PEs 0-1,3 (3) are in finalize, or at the end of main"),
+        "{said}"
+    );
+    hang.end();
+}
+
 #[test]
 fn a_flag_that_nobody_sets_is_named_with_its_value() {
     let hang = Hang::start(NODES, &[HANGS, "flag", "20"], &[]);

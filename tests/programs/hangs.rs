@@ -28,6 +28,22 @@ fn main() -> Result<(), shmem::Error> {
         // It skips a barrier.
         "barrier" if me == culprit => elsewhere(),
         "barrier" => barrier_all(),
+        // It leaves, while others meet: its finalize is a barrier, too, and so lets them out of the first.
+        "leaves" if me == culprit => return Ok(()),
+        "leaves" => {
+            barrier_all();
+            barrier_all();
+        }
+        // It leaves, while others add up.
+        "adds" if me == culprit => return Ok(()),
+        "adds" => {
+            shmem::reduce(flags, flags, shmem::Sum);
+        }
+        // It leaves, while another one waits for what nobody will do.
+        "forgets" if me == culprit => {
+            wait_until(flags.elem(3), Cmp::Ge, 7);
+        }
+        "forgets" => {}
         // It waits for a flag that nobody sets.
         "flag" if me == culprit => {
             wait_until(flags.elem(3), Cmp::Ge, 7);

@@ -290,6 +290,12 @@ pub(super) fn end(rt: Collective) {
     let mut steps = Steps::start();
     steps.detail(rt.node.report());
     rt.block.set_state(PeState::Finalizing);
+    if rt.n_pes > 1
+        && rt.node.absence().leaves_first()
+        && let Some(attached) = attached()
+    {
+        attached.pmi.leaves();
+    }
     // The barrier completes the default context only.
     rt.quiet_all();
     rt.barrier_all();

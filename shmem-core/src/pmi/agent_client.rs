@@ -73,4 +73,11 @@ impl AgentClient {
         let said = ToAgent::Tell { local, text, adds };
         said.send(self.socket.as_fd()).is_ok()
     }
+
+    /// Has the launcher look, from now on, whether others wait for what this node's PEs will not do any more.
+    pub(super) fn leaves(&self) {
+        let said = ToAgent::Leaves { local: self.local };
+        // An agent that has gone ends the job.
+        let _ = said.send(self.socket.as_fd());
+    }
 }

@@ -124,6 +124,13 @@ impl Pmi {
         }
     }
 
+    /// A PE of this node is in finalize, the first one.
+    pub(crate) fn leaves(&self) {
+        if let Self::Agent(agent) = self {
+            agent.leaves();
+        }
+    }
+
     /// This process does not become a PE, because of `why`. The agent of `shmrun` sees that itself.
     pub(crate) fn init_failed(&self, why: &Error) {
         if let Self::Foreign(foreign) = self {

@@ -21,6 +21,13 @@ pub(super) struct Count {
 }
 
 impl Agent {
+    /// A PE of the subtree is in finalize: the launcher hears of the first.
+    pub(super) fn leaves(&mut self) {
+        if !std::mem::replace(&mut self.leaving_sent, true) {
+            self.up.send(&Frame::Leaving);
+        }
+    }
+
     /// Begins a count that is to be over in so many milliseconds. One that is under way is forgotten.
     pub(super) fn begin_count(&mut self, number: u32, budget_ms: u32, now: u64) {
         let theirs = budget_ms - budget_ms / 8;

@@ -94,6 +94,7 @@ impl Agent {
                 self.disconnected_sent = false;
                 self.up.send(&frame);
             }
+            Frame::Leaving => self.leaves(),
             Frame::Beat => {}
             Frame::Failed(_) | Frame::Say(_) => self.up.send(&frame),
             Frame::StdinCredit(n) => self.input_taken(Some(child), n),

@@ -123,6 +123,8 @@ pub struct Agent {
     /// The same for group barriers, of which the state has a number.
     looked_at_groups: Option<(u64, [u32; 3])>,
     disconnected_sent: bool,
+    /// Whether it was told that a PE is in finalize.
+    leaving_sent: bool,
     /// Whether the template takes long to answer.
     silence: Silence,
     /// How far the start has come.
@@ -177,6 +179,7 @@ impl Agent {
             looked: [None; 2],
             looked_at_groups: None,
             disconnected_sent: false,
+            leaving_sent: false,
             silence: Silence::default(),
             progress: Progress::default(),
             rhythm: Rhythm::new(setup.options.heartbeat, setup.options.preparation),
@@ -288,6 +291,7 @@ impl Agent {
             Event::Said(ToAgent::Tell { local, text, adds }) => {
                 self.has_words(local, text.to_owned(), adds, now);
             }
+            Event::Said(ToAgent::Leaves { .. }) => self.leaves(),
             Event::FromPmix(said) => self.pmix_said(said, now),
             Event::StdinTaken(n) => self.input_taken(None, n),
             Event::Terminated(signal) => {

@@ -7,11 +7,13 @@
 
 pub mod look;
 mod ranks;
+mod stuck;
 pub mod text;
 
 use std::collections::HashMap;
 
 pub use ranks::{NoRuns, RankSet};
+pub use stuck::Stuck;
 
 use serde::{Deserialize, Serialize};
 use shmem_node::waiting::{Collective, Comparison, Form, LockWait, Number, Remote, TeamKind};
@@ -465,7 +467,7 @@ impl What {
 }
 
 #[cfg(test)]
-pub(crate) use tests::sample;
+pub(crate) use tests::{sample, stuck_sample};
 
 #[cfg(test)]
 mod tests;

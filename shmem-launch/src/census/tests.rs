@@ -77,6 +77,27 @@ pub(crate) fn sample() -> Census {
     all
 }
 
+/// The same, of a job in which PE 3 is in finalize and the others in a barrier.
+pub(crate) fn stuck_sample() -> Census {
+    let mut all = Census::default();
+    job(2, 2, |rank, pe| *pe = left(rank, pe.local, 41))
+        .into_iter()
+        .for_each(|census| all.merge(census));
+    all
+}
+
+/// PE 3 has begun finalize as its collective of this number, the others a barrier as their 41st.
+fn left(rank: u32, local: usize, number: u32) -> Found {
+    match rank {
+        3 => Found {
+            state: PeState::Finalizing,
+            begun: number,
+            ..found(local, &[world(4, Collective::Finalize, number)])
+        },
+        _ => found(local, &[world(4, Collective::Barrier, 41)]),
+    }
+}
+
 /// A job of nodes with `per_node` PEs each, which do what `doing` says.
 fn job(nodes: u32, per_node: u32, doing: impl Fn(u32, &mut Found)) -> Vec<Census> {
     (0..nodes)
@@ -531,4 +552,99 @@ proptest! {
             census.text(Job { n_pes: pes, n_nodes: 3, hosts: &[], age: 1 });
         }
     }
+}
+
+fn stuck(nodes: u32, per_node: u32, doing: impl Fn(u32, &mut Found)) -> Option<(bool, String)> {
+    let mut all = Census::default();
+    job(nodes, per_node, doing)
+        .into_iter()
+        .for_each(|census| all.merge(census));
+    let job = Job {
+        n_pes: nodes * per_node,
+        n_nodes: nodes,
+        hosts: &[],
+        age: 20 * SECOND,
+    };
+    let stuck = all.stuck(job)?;
+    Some((stuck.for_ever, stuck.text))
+}
+
+#[test]
+fn pes_that_wait_for_one_in_finalize_are_found() {
+    for number in [40, 41] {
+        let (for_ever, text) = stuck(2, 2, |rank, pe| *pe = left(rank, pe.local, number)).unwrap();
+        assert!(for_ever);
+        assert_eq!(
+            text,
+            "PEs 0-2 (3) wait in barrier_all of the world team (its no. 41), for 12.0 s, but PE 3 is in finalize, \
+             or at the end of main"
+        );
+    }
+    // It has ended: the others' last barrier was the one of its finalize.
+    let (for_ever, text) = stuck(1, 4, |rank, pe| match rank {
+        3 => (pe.ended, pe.begun, pe.state) = (true, 40, PeState::Finalized),
+        _ => *pe = left(rank, pe.local, 0),
+    })
+    .unwrap();
+    assert!(for_ever);
+    assert!(
+        text.ends_with("but PE 3 has left finalize, or the end of main"),
+        "{text}"
+    );
+}
+
+#[test]
+fn pes_that_wait_for_others_are_not() {
+    // PE 3 was in that barrier.
+    let passed = |rank, pe: &mut Found| *pe = left(rank, pe.local, 42);
+    assert_eq!(
+        stuck(1, 4, |rank, pe| if rank > 0 {
+            passed(rank, pe)
+        }),
+        None
+    );
+    // Others compute, and what they wait for in finalize is as it should be.
+    let computes = |rank: u32, pe: &mut Found| {
+        if rank > 1 {
+            *pe = found(pe.local, &[world(4, Collective::Finalize, 42)]);
+        }
+    };
+    assert_eq!(stuck(2, 2, computes), None);
+    // The wait has only begun.
+    let soon = |rank, pe: &mut Found| {
+        *pe = left(rank, pe.local, 41);
+        pe.waits
+            .iter_mut()
+            .for_each(|seen| seen.since = NOW - SECOND);
+    };
+    assert_eq!(stuck(2, 2, soon), None);
+}
+
+/// A thread of the PE may write the word, so this may end.
+#[test]
+fn who_waits_for_memory_while_all_others_have_left_may_wait_for_ever() {
+    let word = Word {
+        form: Form::Until,
+        cmp: Comparison::Eq,
+        number: Number::U64,
+        at: HEAP,
+        value: 7,
+        count: 1,
+    };
+    let waits = |rank: u32, pe: &mut Found| {
+        *pe = match rank {
+            0 => found(pe.local, &[memory(word)]),
+            _ => found(pe.local, &[world(4, Collective::Finalize, 41)]),
+        }
+    };
+    let (for_ever, text) = stuck(1, 4, waits).unwrap();
+    assert!(!for_ever);
+    assert!(
+        text.starts_with("PE 0 (node 0, pid 1000) waits in wait_until"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("but PEs 1-3 (3) are in finalize, or at the end of main"),
+        "{text}"
+    );
 }

@@ -109,6 +109,17 @@ impl Census {
         text
     }
 
+    /// The line of one group, without the PEs that are missing.
+    pub(super) fn line_of(&self, group: &Group, job: Job<'_>) -> String {
+        let (missing, passed) = Default::default();
+        let line = Line {
+            group,
+            missing,
+            passed,
+        };
+        line.text(job)
+    }
+
     fn line<'a>(&self, group: &'a Group, job: Job<'_>) -> Line<'a> {
         let mut missing = group.for_whom.without(&group.ranks);
         let mut passed = RankSet::default();
@@ -155,7 +166,7 @@ impl Census {
 }
 
 /// The members of a team, as far as they are known.
-fn all(members: &Members, n_pes: u32) -> RankSet {
+pub(super) fn all(members: &Members, n_pes: u32) -> RankSet {
     match members {
         Members::Strided {
             first,

@@ -34,6 +34,7 @@
 //! | `Notice` | up | what a PE says to the user, or how often the same was said since |
 //! | `Died`, `Respawn` | up, down | a PE ended that could be started again; do so |
 //! | `Failed`, `Lost` | up, down | somebody failed without whom the others go on; these PEs are lost |
+//! | `Leaving` | up | a PE of the subtree is in finalize, the first one |
 //! | `Beat` | both | the sender is at work, and had nothing else to send (`crate::pulse`) |
 //! | `Say` | up | what an agent says to the user |
 //! | `Pmi` | both | messages between the agents' PMI servers |
@@ -195,6 +196,8 @@ pub enum Frame<'a> {
     },
     /// A sign of life.
     Beat,
+    /// A PE of the subtree is in finalize, the first one.
+    Leaving,
     /// What an agent says to the user.
     Say(#[serde(serialize_with = "codec::clipped")] String),
     /// Somebody failed, and the others may go on without.
@@ -462,7 +465,8 @@ mod tests {
             }),
             Frame::Notice(_) => Frame::Progress { nodes: 3, pes: 9 },
             Frame::Progress { .. } => Frame::Beat,
-            Frame::Beat => Frame::Say("ah".into()),
+            Frame::Beat => Frame::Leaving,
+            Frame::Leaving => Frame::Say("ah".into()),
             Frame::Say(_) => Frame::Failed(loss()),
             Frame::Failed(_) => Frame::Lost(loss()),
             Frame::Lost(_) => Frame::Count {

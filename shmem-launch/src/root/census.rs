@@ -28,6 +28,8 @@ pub(super) enum Asker {
     User,
     /// The launcher, which ends the job when this is told.
     End,
+    /// The launcher, which looks whether the job can go on.
+    Watch,
     /// Another process of the user, by its number at the driver.
     Client(u64),
 }
@@ -53,7 +55,7 @@ impl Root {
     pub(super) fn ask_waits(&mut self, asker: Asker, now: u64) {
         let asked = &mut self.asked;
         asked.askers.push(asker);
-        asked.stacks |= self.setup.options.backtrace;
+        asked.stacks |= self.setup.options.backtrace && asker != Asker::Watch;
         if asked.deadline.is_some() {
             return;
         }
@@ -90,12 +92,17 @@ impl Root {
         if asked.deadline.is_none() || asked.number != number || !asked.text.is_empty() {
             return;
         }
+        let hosts = self.setup.hosts.clone();
         let job = Job {
             n_pes: self.setup.n_pes,
             n_nodes: self.setup.n_nodes,
-            hosts: &self.setup.hosts,
+            hosts: &hosts,
             age: now.saturating_sub(self.setup.began),
         };
+        if asked.askers.contains(&Asker::Watch) {
+            self.judge(census, job, now);
+        }
+        let asked = &mut self.asked;
         let mut text = census.text(job);
         // Where the job ends at once, nobody attaches to its processes.
         if !asked.askers.contains(&Asker::End) {

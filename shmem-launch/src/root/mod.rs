@@ -25,6 +25,7 @@ mod output;
 mod progress;
 mod respawn;
 mod spawned;
+mod watch;
 
 use std::collections::BTreeMap;
 
@@ -183,6 +184,8 @@ pub struct Root {
     rhythm: Rhythm,
     /// Who asks what the PEs wait for.
     asked: census::Asked,
+    /// Whether PEs wait for others that have left.
+    watch: watch::Watch,
 }
 
 impl Root {
@@ -197,6 +200,7 @@ impl Root {
             losses: Losses::default(),
             rhythm: Rhythm::new(setup.options.heartbeat, setup.options.preparation),
             asked: census::Asked::default(),
+            watch: watch::Watch::default(),
             agent: Child::new(setup.agent.clone()),
             turns: Default::default(),
             sinks: Default::default(),
@@ -292,6 +296,7 @@ impl Root {
             look,
             self.progress_due(),
             self.answer_deadline(),
+            self.watch_deadline(),
         ];
         of_pes.chain(others).flatten().min()
     }
@@ -408,6 +413,7 @@ impl Root {
             Frame::Progress { nodes, pes } => self.note_progress(nodes, pes),
             Frame::Say(text) => self.say(&text),
             Frame::Beat => {}
+            Frame::Leaving => self.leaving(now),
             Frame::Failed(loss) => self.failed(loss, now),
             Frame::Counted { number, census } => self.counted(number, &census, now),
             Frame::Traced { number, rank, text } => self.traced(number, rank, text, now),
@@ -608,6 +614,7 @@ impl Root {
             ));
             self.stop_with_waits(now);
         }
+        self.look_for_stuck(now);
         if due(self.stop_at) {
             self.stop(self.grace_ns(), now);
         }
