@@ -146,7 +146,7 @@ fn who_waits_for_memory_while_all_others_leave_is_told_of() {
         "{said}"
     );
     assert!(
-        said.contains("but PEs 0-1,3 (3) are in finalize, or at the end of main"),
+        said.contains("but PEs 0,1,3 (3) are in finalize, or at the end of main"),
         "{said}"
     );
     hang.end();
