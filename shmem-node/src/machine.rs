@@ -219,6 +219,8 @@ mod tests {
             Some(7)
         );
         assert_eq!(kills("low 0\n"), None);
-        assert!(killed_for_memory().is_some());
+        // A container may hide this file, and older kernels do not count there.
+        let machine = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+        assert!(kills(&machine).is_none() || killed_for_memory().is_some());
     }
 }

@@ -4,7 +4,8 @@
 //! or open files. A forked PE would have none of them, so a template looks, and executes its PEs if there is anything.
 //!
 //! What cannot be seen from here: record locks on descriptors that the launch agent gave, undo values of System V
-//! semaphores, and numbers that a library has remembered, such as the process id.
+//! semaphores, numbers that a library has remembered, such as the process id, and timers of `timer_create` where the
+//! kernel has no `/proc/self/timers`.
 
 use std::fmt;
 use std::fs;

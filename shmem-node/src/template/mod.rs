@@ -1,8 +1,8 @@
 //! Starting the PEs of a node from a template.
 //!
 //! Executing a program costs the kernel and the dynamic linker several times what forking it does.
-//! So the NLA executes the program once. A constructor in the `shmem` library runs before `main`
-//! sees that it was started as a template, and serves *spawn
+//! So the NLA executes the program once. A constructor in the `shmem` library runs before `main`.
+//! If it finds that the process was started as a template, it serves *spawn
 //! requests*: for each PE it forks, and the child puts its descriptors and environment in place
 //! and returns from the constructor into `main`, as if it had been executed. Programs without the
 //! constructor are started by a *spawner* ([`exec`]), a process that the NLA forks early and that
