@@ -8,7 +8,7 @@ begin_skipped
 # Everything is built once: what would help to build it again takes a third of the disk.
 export CARGO_INCREMENTAL=0
 # What needs root, or more than most accounts have. Root runs everything that the user skips.
-privileged='^(capture|cgroup|descriptors|hosts)$'
+privileged='^(capture|cgroup|descriptors|hosts|memory-limit|users)$'
 user=shmem-ci
 home=/home/$user
 

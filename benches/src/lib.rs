@@ -5,6 +5,7 @@
 //! * `spawn-loop`: a loop of `posix_spawn`, the yardstick of start-up.
 //! * `idle`: PEs that meet and report the memory they need.
 //! * `p2p`: time and CPU time per one-sided operation between two PEs.
+//! * `busy_cores`: jobs beside endless loops, by `SHMEM_SPIN`.
 //! * `raw-sockets`: the same rows over bare sockets, the limit between nodes.
 //! * `collectives`: time of collectives on all PEs.
 //! * `by_bytes`: time and CPU time of collectives by the bytes of a contribution.

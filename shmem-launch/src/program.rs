@@ -176,10 +176,9 @@ pub fn refused(path: &Path, errno: i32) -> Option<ProgramError> {
                 name: shown,
                 hint: String::new(),
             },
-            Some(Runner { kind, name, hint }) => lacks(format!(
-                "its {kind} {} does not exist{hint}",
-                shown_bytes(name)
-            )),
+            Some(Runner { kind, name, hint }) => {
+                lacks(format!("{kind} {} does not exist{hint}", shown_bytes(name)))
+            }
             None => lacks(text.to_string()),
         },
         libc::EACCES if is_mounted_noexec(path) => {
@@ -252,7 +251,7 @@ fn runner(head: &[u8]) -> Option<Runner<'_>> {
     let at = usize::try_from(header.offset).ok()?;
     let name = head.get(at..)?.split(|&b| b == 0).next()?;
     Some(Runner {
-        kind: "loader",
+        kind: "its loader",
         name,
         hint: ": the program was built for another system or C library",
     })

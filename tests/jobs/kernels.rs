@@ -93,6 +93,7 @@ const SPARED: &[&str] = &[
     "madvise",
     "mbind set_mempolicy",
     "membarrier",
+    "mremap",
     "mlock mlock2",
     "openat2",
     "pidfd_open",

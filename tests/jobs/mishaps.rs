@@ -249,16 +249,28 @@ fn when_all_pes_fail_the_first_message_is_out() {
 }
 
 #[test]
-fn pes_that_fail_apart_are_all_named_and_one_backtrace_is_made_of_a_place() {
+fn pes_that_fail_with_their_own_number_are_counted_and_one_backtrace_is_made_of_a_place() {
     for options in ["-n 20", "-n 20 --nodes 4"] {
         let (code, err) = run(options, "all-panic-apart", &[("RUST_BACKTRACE", "1")]);
         assert_eq!(code, Some(101), "{options}: {err}");
-        for line in err.lines().filter(|line| line.contains(" of 20 fails")) {
-            let (_, pe) = line.split_once("PE ").expect("a PE is named");
-            let (pe, _) = pe.split_once(' ').expect("its number");
-            let said = format!("shmem: PE {pe} (node ");
-            assert_eq!(times(&said, &err).min(1), 1, "{line} of {err}");
-        }
+        let lines = err.lines().filter(|line| line.contains(" of 20 fails"));
+        let (counts, said): (Vec<_>, Vec<_>) =
+            lines.partition(|line| line.contains(" the same as PE "));
+        let [line] = said[..] else {
+            panic!("{options}: {err}")
+        };
+        let (_, pe) = line.split_once("shmem: PE ").expect("a PE is named");
+        let (pe, _) = pe.split_once(' ').expect("its number");
+        assert!(
+            line.ends_with(&format!(": PE {pe} of 20 fails")),
+            "{line} of {err}"
+        );
+        // Who is late may be ended before it says anything.
+        let same = format!(" the same as PE {pe}: ");
+        assert!(
+            counts.iter().all(|line| line.contains(&same)),
+            "{options}: {err}"
+        );
         assert_eq!(times("stack backtrace:", &err), 1, "{options}: {err}");
     }
 }

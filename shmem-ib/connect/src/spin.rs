@@ -8,13 +8,13 @@
 //! A thread that polls in vain again and again, and sleeps in the end, gains nothing either. What it waits for may be
 //! another thread that waits for a core, which the system would have moved to this one, had this thread slept.
 //!
-//! [`Policy`] decides, from times alone; each thread has its own, for all its waits. A thread learns in three ways that
+//! `Policy` decides, from times alone; each thread has its own, for all its waits. A thread learns in three ways that
 //! its core is taken:
 //! * Between two looks at the clock, some microseconds apart, milliseconds have passed.
 //! * It has polled in vain and offered its core before it sleeps, and another thread has taken the offer.
 //! * It has had less processor time than has passed, though it has slept nowhere ([`Usage`]). This shows what happens
 //!   while the program computes, and in waits that are shorter than the distance of two looks. It takes two system
-//!   calls, at most once in [`EVERY_NS`], and none in a wait of fewer than [`LOOK_EVERY`] polls.
+//!   calls, at most once in `EVERY_NS`, and none in a wait of fewer than `LOOK_EVERY` polls.
 
 #![forbid(unsafe_code)]
 

@@ -111,7 +111,7 @@ mod tests {
             create(&link).unwrap();
             assert_eq!(fs::read_to_string(&victim).unwrap(), "");
         } else {
-            skipped("root", "no file can be given to another user");
+            skipped("users", "no file can be given to another user");
         }
         fs::remove_dir_all(&dir).unwrap();
     }

@@ -255,11 +255,11 @@ mod x86 {
     /// Orders streamed stores before all that follow, so that others do not see them late.
     #[inline(always)]
     fn finish_streams() {
-        // SAFETY: every processor of x86-64 has the instruction.
         #[allow(
             unused_unsafe,
             reason = "only older versions of Rust take this for unsafe"
         )]
+        // SAFETY: every processor of x86-64 has the instruction.
         unsafe {
             _mm_sfence();
         }
