@@ -5,6 +5,7 @@
 mod memory;
 mod net;
 mod socket;
+mod status;
 mod stop;
 mod thread;
 
@@ -29,6 +30,7 @@ pub use socket::{
     MAX_FDS, connect_now, keep_alive, peer_user, recv_now, recv_with_fds, room_for_descriptors,
     send_now, send_with_fds, user, wait_any, wait_hangup, wait_read, wait_readable, wait_writable,
 };
+pub use status::Status;
 pub use stop::{OthersStopped, Undisturbed, stop_others};
 pub use thread::{
     barrier_by_others, barrier_everywhere, bind_to, end_at_once, futex_wait, futex_wake, has_ended,

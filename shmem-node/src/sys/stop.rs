@@ -1,8 +1,8 @@
 //! Stopping all other threads of this process for a moment, wherever they are.
 //!
 //! The thread that stops the others sends each one a signal, whose handler waits. A thread whose handler runs does not
-//! write memory, and neither does the kernel in a system call of it. Threads that block all signals that could be used
-//! go on: nothing but a debugger stops them.
+//! write memory, and neither does the kernel in a system call of it. Each thread gets a signal that it does not block.
+//! Threads that block all signals that could be used go on: nothing but a debugger stops them.
 //!
 //! A stopped thread may hold any lock, the allocator's among them. So nothing here allocates once the first signal is
 //! sent.
@@ -15,26 +15,37 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, RawDir, open, stat};
+use rustix::io::{Errno, read};
 
-use super::{futex_wait, futex_wake};
+use super::{Status, futex_wait, futex_wake};
 
 /// Threads at most: so much is set aside beforehand.
 const MOST: usize = 4096;
 /// How long a thread may take to stop. One that is in the kernel stops as soon as the kernel lets it.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long a thread may block signals that sleeps meanwhile, and one that wants to run, before it counts as one that
-/// always does. The C library blocks them for a moment where it starts a thread, which may take long to get a processor.
+/// How long threads may block the signals while they sleep, and while they run. A thread that blocks them for longer
+/// is taken for one that always does. The C library blocks them for a moment in each new thread, which may wait for a
+/// processor.
 const BLOCKED_ASLEEP: Duration = Duration::from_millis(20);
 const BLOCKED_RUNNING: Duration = Duration::from_secs(2);
 /// Time between two looks at threads that have not stopped.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// States of a thread.
-const ASKED: u32 = 0;
-const STOPPED: u32 = 1;
-const GONE_ON: u32 = 2;
-/// It has ended, or it blocks the signal.
-const LEFT_ALONE: u32 = 3;
+const LISTED: u32 = 0;
+const ASKED: u32 = 1;
+const STOPPED: u32 = 2;
+const GONE_ON: u32 = 3;
+/// The thread has ended, or blocks all signals that could be used.
+const LEFT_ALONE: u32 = 4;
+
+/// Sets the signals of [`queue`] apart from those that the program queues.
+const MARK: i32 = 0x53_74_6f_70;
+
+/// Lines of `/proc/self/task/ID/status`.
+const STATUS: [&str; 2] = ["State:", "SigBlk:"];
+const LATE: &str = "a thread does not stop";
+const UNREADABLE: &str = "the state of a thread cannot be read";
 
 /// A thread of this process that is to stop. Its handler knows the address.
 #[derive(Debug)]
@@ -76,8 +87,7 @@ impl Drop for Undisturbed {
 /// take no lock of the process.
 #[derive(Debug)]
 pub struct OthersStopped {
-    signal: i32,
-    before: libc::sigaction,
+    signals: Signals,
     over: &'static AtomicU32,
     /// Without room for more than [`MOST`]: no thread ever moves.
     threads: ManuallyDrop<Vec<Thread>>,
@@ -92,28 +102,16 @@ pub fn stop_others(_: &Undisturbed) -> io::Result<Option<OthersStopped>> {
     if stat(c"/proc/self/task").map_or(true, |tasks| tasks.st_nlink <= 3) {
         return Ok(None);
     }
-    let free = free_signal();
-    let signal =
-        free.ok_or_else(|| io::Error::other("no real-time signal is free to stop threads with"))?;
+    let signals = Signals::find();
+    if signals.free == 0 {
+        let none = "no real-time signal is free to stop threads with";
+        return Err(io::Error::other(none));
+    }
     // All that is allocated. It is given back when all threads have gone on.
     let over = Box::leak(Box::new(AtomicU32::new(0)));
     let threads = ManuallyDrop::new(Vec::with_capacity(MOST));
-    // SAFETY: the handler calls nothing that handlers may not; the action of before is put back later.
-    let before = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        let mut before: libc::sigaction = std::mem::zeroed();
-        let run: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = handler;
-        action.sa_sigaction = run as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        libc::sigfillset(&mut action.sa_mask);
-        if libc::sigaction(signal, &action, &mut before) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        before
-    };
     let mut others = OthersStopped {
-        signal,
-        before,
+        signals,
         over,
         threads,
     };
@@ -126,24 +124,75 @@ pub fn stop_others(_: &Undisturbed) -> io::Result<Option<OthersStopped>> {
     }
 }
 
-/// A signal that nothing in this process uses.
-fn free_signal() -> Option<i32> {
-    (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|&signal| {
-        // SAFETY: the call fills the structure in or fails.
+/// A set of one signal, as the kernel has sets.
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The signals that stop threads.
+#[derive(Debug)]
+struct Signals {
+    /// Those that nothing in this process used.
+    free: u64,
+    /// Those of them that have the handler now.
+    used: u64,
+}
+
+impl Signals {
+    fn find() -> Self {
+        let is_free = |&signal: &i32| {
+            // SAFETY: the call fills the structure in or fails.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, ptr::null(), &mut action) == 0
+                    && action.sa_sigaction == libc::SIG_DFL
+            }
+        };
+        let free = (libc::SIGRTMIN()..=libc::SIGRTMAX()).filter(is_free);
+        Self {
+            free: free.fold(0, |all, signal| all | bit(signal)),
+            used: 0,
+        }
+    }
+
+    /// Lets the signal run the handler.
+    fn use_one(&mut self, signal: i32) -> Result<(), &'static str> {
+        if self.used & bit(signal) != 0 {
+            return Ok(());
+        }
+        // SAFETY: the handler calls nothing that handlers may not; the default action is put back later.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, ptr::null(), &mut action) == 0
-                && action.sa_sigaction == libc::SIG_DFL
+            let run: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = handler;
+            action.sa_sigaction = run as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+            libc::sigfillset(&mut action.sa_mask);
+            if libc::sigaction(signal, &action, ptr::null_mut()) != 0 {
+                return Err("a signal takes no handler");
+            }
         }
-    })
+        self.used |= bit(signal);
+        Ok(())
+    }
+
+    /// Gives the signals their default action again.
+    fn put_back(&mut self) {
+        for signal in (1..=64).filter(|&signal| self.used & bit(signal) != 0) {
+            // SAFETY: zeros are the default action, which the signal had before.
+            unsafe { libc::sigaction(signal, &std::mem::zeroed(), ptr::null_mut()) };
+        }
+        self.used = 0;
+    }
 }
 
 extern "C" fn handler(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel hands over what is valid. With this code and process id the signal is from `queue`: nothing else
-    // of this process queues it while the handler is there. Its value is a thread that stays until this one has said that
+    // SAFETY: the kernel hands over what is valid. With this code, mark and process id the signal is from `queue`. Its value is a thread that stays until this one has said that
     // it goes on.
     unsafe {
-        if (*info).si_code != libc::SI_QUEUE || (*info).si_pid() != libc::getpid() {
+        if (*info).si_code != libc::SI_QUEUE
+            || (*info).si_errno != MARK
+            || (*info).si_pid() != libc::getpid()
+        {
             return;
         }
         let errno = *libc::__errno_location();
@@ -179,7 +228,7 @@ fn queue(signal: i32, thread: &Thread) -> Result<bool, &'static str> {
         let pid = libc::getpid();
         let queued = Queued {
             signal,
-            errno: 0,
+            errno: MARK,
             code: libc::SI_QUEUE,
             padding: 0,
             pid,
@@ -210,45 +259,173 @@ fn lives(id: libc::pid_t) -> bool {
 /// What can be seen of a thread that is to get a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sight {
-    /// It takes the signal.
-    Open,
-    /// It blocks the signal, and runs or is about to: a thread begins like that, until the C library opens its mask.
+    /// The thread does not block this signal, the highest free one.
+    Takes(i32),
+    /// The thread blocks all signals that are free, and runs or is about to. A new thread does so until the C library
+    /// opens its mask.
     BlockedRunning,
-    /// It blocks the signal and sleeps.
+    /// The thread blocks all signals that are free, and sleeps.
     BlockedAsleep,
-    /// It has ended.
     Ended,
 }
 
-/// What `/proc/self/task/ID/status` shows.
-fn sight(status: &[u8], signal: i32) -> Sight {
-    let field = |name: &[u8]| {
-        let mut lines = status.split(|&b| b == b'\n');
-        lines.find_map(|line| line.strip_prefix(name))
+/// What the status of a thread shows. `awaited` returns the signals for which a sleeping thread waits, or `None` if it
+/// has just stopped to sleep.
+fn sight(
+    status: &Status<2>,
+    free: u64,
+    awaited: impl FnOnce() -> Option<u64>,
+) -> Result<Sight, &'static str> {
+    let state = status.value(0).and_then(|state| state.bytes().next());
+    let blocked = status
+        .value(1)
+        .and_then(|m| u64::from_str_radix(m, 16).ok());
+    let (state, blocked) = state.zip(blocked).ok_or(UNREADABLE)?;
+    // `sigwait` opens the mask for the signals that it takes. They do not run handlers.
+    let (blocked, asleep) = match state {
+        b'Z' | b'X' => return Ok(Sight::Ended),
+        b'R' | b'D' => (blocked, false),
+        _ => match awaited() {
+            Some(awaited) => (blocked | awaited, true),
+            None => return Ok(Sight::BlockedRunning),
+        },
     };
-    let mask = field(b"SigBlk:\t").and_then(|digits| std::str::from_utf8(digits).ok());
-    let mask = mask.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    match field(b"State:\t").and_then(|state| state.first()) {
-        Some(b'Z' | b'X') => Sight::Ended,
-        _ if mask.unwrap_or(0) & 1 << (signal - 1) == 0 => Sight::Open,
-        Some(b'R' | b'D') => Sight::BlockedRunning,
-        _ => Sight::BlockedAsleep,
-    }
+    Ok(match free & !blocked {
+        0 if asleep => Sight::BlockedAsleep,
+        0 => Sight::BlockedRunning,
+        open => Sight::Takes(64 - open.leading_zeros() as i32),
+    })
+}
+
+/// The path of a thread's file.
+fn path_of<'a>(room: &'a mut [u8; 64], id: libc::pid_t, file: &str) -> &'a CStr {
+    // There is room for any number.
+    let _ = write!(&mut room[..63], "/proc/self/task/{id}/{file}");
+    CStr::from_bytes_until_nul(room).unwrap_or_default()
+}
+
+/// Whether a thread ended before its file was read.
+fn has_ended(why: Errno) -> bool {
+    matches!(why, Errno::NOENT | Errno::SRCH)
 }
 
 /// Looks at a thread. Allocates nothing.
-fn look_at(id: libc::pid_t, signal: i32) -> Sight {
-    let mut path = [0; 64];
-    let mut text = [MaybeUninit::uninit(); 4096];
-    // There is room for any number.
-    let _ = write!(&mut path[..63], "/proc/self/task/{id}/status");
-    let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
-    let status = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    match status.and_then(|file| {
-        rustix::io::read(&file, &mut text).map(|(status, _)| sight(status, signal))
-    }) {
-        Ok(sight) => sight,
-        Err(_) => Sight::Ended,
+fn look_at(id: libc::pid_t, free: u64) -> Result<Sight, &'static str> {
+    match Status::read(path_of(&mut [0; 64], id, "status"), STATUS) {
+        Ok(status) => sight(&status, free, || awaited_by(id)),
+        Err(why) if has_ended(why) => Ok(Sight::Ended),
+        Err(_) => Err(UNREADABLE),
+    }
+}
+
+/// The signals for which a thread waits in `sigwait` or its like: none if the kernel does not show system calls, all if
+/// it does not let the set be read. `None` if the thread runs.
+fn awaited_by(id: libc::pid_t) -> Option<u64> {
+    let mut room = [MaybeUninit::uninit(); 256];
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = open(path_of(&mut [0; 64], id, "syscall"), flags, Mode::empty());
+    let Ok(file) = file else { return Some(0) };
+    let text = read(&file, &mut room).map_or(&[][..], |(text, _)| text);
+    let waits = waits_in(text)?;
+    let Some(address) = waits else { return Some(0) };
+    let mut set = u64::MAX;
+    let one = |at: *mut libc::c_void| libc::iovec {
+        iov_base: at,
+        iov_len: size_of::<u64>(),
+    };
+    let (to, from) = (
+        one((&raw mut set).cast()),
+        one(ptr::without_provenance_mut(address)),
+    );
+    // SAFETY: the kernel copies to `set` what it finds at the address, and fails if there is nothing.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+    Some(if copied == 8 { set } else { u64::MAX })
+}
+
+/// Where the set of signals lies for which a thread waits, as `/proc/self/task/ID/syscall` shows its system call: the
+/// number and the arguments. `None` if the thread runs, `Some(None)` if it sleeps elsewhere.
+fn waits_in(text: &[u8]) -> Option<Option<usize>> {
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next().unwrap_or_default();
+    if number == "running" {
+        return None;
+    }
+    let waits = number.parse() == Ok(libc::SYS_rt_sigtimedwait);
+    let set = words.next().and_then(|word| word.strip_prefix("0x"));
+    let set = set.and_then(|digits| usize::from_str_radix(digits, 16).ok());
+    Some(set.filter(|_| waits))
+}
+
+/// What asking needs from the kernel. Tests simulate it.
+trait Kernel {
+    fn now(&self) -> Instant;
+    fn pause(&mut self);
+    fn look(&mut self, id: libc::pid_t) -> Result<Sight, &'static str>;
+    /// Sends a signal. Returns false if the thread has ended.
+    fn send(&mut self, signal: i32, thread: &Thread) -> Result<bool, &'static str>;
+}
+
+impl Kernel for Signals {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn pause(&mut self) {
+        std::thread::sleep(LOOK);
+    }
+
+    fn look(&mut self, id: libc::pid_t) -> Result<Sight, &'static str> {
+        look_at(id, self.free)
+    }
+
+    fn send(&mut self, signal: i32, thread: &Thread) -> Result<bool, &'static str> {
+        self.use_one(signal)?;
+        queue(signal, thread)
+    }
+}
+
+/// Asks all listed threads to stop. Those that block the signals share one time in which they may open their masks.
+fn ask(
+    threads: &[Thread],
+    deadline: Instant,
+    kernel: &mut impl Kernel,
+) -> Result<(), &'static str> {
+    let began = kernel.now();
+    loop {
+        let now = kernel.now();
+        let mut more = false;
+        for thread in threads {
+            if thread.state.load(Ordering::Relaxed) != LISTED {
+                continue;
+            }
+            let patience = match kernel.look(thread.id)? {
+                Sight::Takes(signal) => {
+                    thread.state.store(ASKED, Ordering::Relaxed);
+                    let sent = kernel.send(signal, thread);
+                    if sent != Ok(true) {
+                        thread.state.store(LEFT_ALONE, Ordering::Relaxed);
+                    }
+                    sent?;
+                    continue;
+                }
+                Sight::Ended => Duration::ZERO,
+                Sight::BlockedRunning => BLOCKED_RUNNING,
+                Sight::BlockedAsleep => BLOCKED_ASLEEP,
+            };
+            if now.duration_since(began) >= patience {
+                thread.state.store(LEFT_ALONE, Ordering::Relaxed);
+            } else {
+                more = true;
+            }
+        }
+        if !more {
+            return Ok(());
+        }
+        if now >= deadline {
+            return Err(LATE);
+        }
+        kernel.pause();
     }
 }
 
@@ -256,14 +433,15 @@ impl OthersStopped {
     /// Stops threads until there is none that runs: those that do may start more.
     fn stop_all(&mut self) -> Result<(), &'static str> {
         let deadline = Instant::now() + LIMIT;
-        while self.ask_more()? {
+        while self.list_more()? {
+            ask(&self.threads, deadline, &mut self.signals)?;
             self.settle(STOPPED, deadline)?;
         }
         Ok(())
     }
 
-    /// Asks threads that were not known before. Whether there were any.
-    fn ask_more(&mut self) -> Result<bool, &'static str> {
+    /// Lists threads that were not known before. Returns whether there were any.
+    fn list_more(&mut self) -> Result<bool, &'static str> {
         // SAFETY: plain system call.
         let own = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
         let unlisted = "the threads of the process cannot be listed";
@@ -287,29 +465,12 @@ impl OthersStopped {
             if self.threads.len() == MOST {
                 return Err("the process has too many threads");
             }
-            let began = Instant::now();
-            let blocked = loop {
-                let patience = match look_at(id, self.signal) {
-                    Sight::Open => break false,
-                    Sight::Ended => break true,
-                    Sight::BlockedRunning => BLOCKED_RUNNING,
-                    Sight::BlockedAsleep => BLOCKED_ASLEEP,
-                };
-                if began.elapsed() >= patience {
-                    break true;
-                }
-                std::thread::sleep(LOOK);
-            };
             // Within the room: nothing is allocated, and no thread moves.
             self.threads.push(Thread {
                 id,
-                state: AtomicU32::new(if blocked { LEFT_ALONE } else { ASKED }),
+                state: AtomicU32::new(LISTED),
                 over: self.over,
             });
-            let thread = &self.threads[self.threads.len() - 1];
-            if !blocked && !queue(self.signal, thread)? {
-                thread.state.store(LEFT_ALONE, Ordering::Relaxed);
-            }
         }
         Ok(found)
     }
@@ -320,7 +481,7 @@ impl OthersStopped {
             loop {
                 // ORDERING(stop): the partners are in `handler`.
                 let now = thread.state.load(Ordering::Acquire);
-                if now == state || now == LEFT_ALONE {
+                if [state, LISTED, LEFT_ALONE].contains(&now) {
                     break;
                 }
                 if !lives(thread.id) {
@@ -328,7 +489,7 @@ impl OthersStopped {
                     break;
                 }
                 if Instant::now() >= deadline {
-                    return Err("a thread does not stop");
+                    return Err(LATE);
                 }
                 std::thread::sleep(LOOK / 10);
             }
@@ -346,9 +507,9 @@ impl Drop for OthersStopped {
             // The signal of a thread may still come: it must find the handler, and what that reads.
             return;
         }
-        // SAFETY: no signal is on its way, no handler runs, and nobody else has these. The action is that of before.
+        self.signals.put_back();
+        // SAFETY: no signal is on its way, no handler runs, and nobody else has these.
         unsafe {
-            libc::sigaction(self.signal, &self.before, ptr::null_mut());
             ManuallyDrop::drop(&mut self.threads);
             drop(Box::from_raw(ptr::from_ref(self.over).cast_mut()));
         }
@@ -417,23 +578,296 @@ mod tests {
         assert_eq!(reader.join().unwrap().unwrap(), 0);
     }
 
-    #[test]
-    fn the_status_of_a_thread_tells_whether_it_takes_a_signal() {
-        let sight = |state: &str, mask: &str| {
-            let text = format!("Name:\tx\nState:\t{state}\nSigPnd:\t0\nSigBlk:\t{mask}\n");
-            super::sight(text.as_bytes(), 64)
+    /// Threads in virtual time. Each look takes a while.
+    struct Simulated<F> {
+        now: Instant,
+        sight: F,
+        sent: Vec<(i32, libc::pid_t)>,
+    }
+
+    impl<F: Fn(libc::pid_t, Instant) -> Result<Sight, &'static str>> Kernel for Simulated<F> {
+        fn now(&self) -> Instant {
+            self.now
+        }
+
+        fn pause(&mut self) {
+            self.now += LOOK;
+        }
+
+        fn look(&mut self, id: libc::pid_t) -> Result<Sight, &'static str> {
+            self.now += LOOK / 10;
+            (self.sight)(id, self.now)
+        }
+
+        fn send(&mut self, signal: i32, thread: &Thread) -> Result<bool, &'static str> {
+            self.sent.push((signal, thread.id));
+            Ok(true)
+        }
+    }
+
+    fn listed(n: libc::pid_t) -> Vec<Thread> {
+        static OVER: AtomicU32 = AtomicU32::new(0);
+        let thread = |id| Thread {
+            id,
+            state: AtomicU32::new(LISTED),
+            over: &OVER,
         };
-        assert_eq!(sight("R (running)", "0000000000000000"), Sight::Open);
+        (0..n).map(thread).collect()
+    }
+
+    fn states(threads: &[Thread]) -> Vec<u32> {
+        let states = threads.iter().map(|t| t.state.load(Ordering::Relaxed));
+        states.collect()
+    }
+
+    #[test]
+    fn threads_that_block_signals_share_the_time_to_wait() {
+        let began = Instant::now();
+        let threads = listed(66);
+        let mut kernel = Simulated {
+            now: began,
+            // The first opens its mask late.
+            sight: |id, now| match id {
+                0 if now >= began + Duration::from_secs(1) => Ok(Sight::Takes(60)),
+                1 => Ok(Sight::Takes(64)),
+                _ => Ok(Sight::BlockedRunning),
+            },
+            sent: Vec::new(),
+        };
+        assert_eq!(ask(&threads, began + LIMIT, &mut kernel), Ok(()));
+        assert!(kernel.now < began + LIMIT);
+        assert_eq!(kernel.sent, [(64, 1), (60, 0)]);
+        let states = states(&threads);
+        assert_eq!(states[..2], [ASKED; 2]);
+        assert!(states[2..].iter().all(|&state| state == LEFT_ALONE));
+    }
+
+    #[test]
+    fn asking_ends_at_the_deadline_and_at_errors() {
+        let began = Instant::now();
+        let threads = listed(2);
+        let mut kernel = Simulated {
+            now: began,
+            sight: |_, _| Ok(Sight::BlockedRunning),
+            sent: Vec::new(),
+        };
+        let deadline = began + BLOCKED_RUNNING / 2;
+        assert_eq!(ask(&threads, deadline, &mut kernel), Err(LATE));
+        let mut kernel = Simulated {
+            now: began,
+            sight: |_, _| Err(UNREADABLE),
+            sent: Vec::new(),
+        };
+        assert_eq!(ask(&threads, deadline, &mut kernel), Err(UNREADABLE));
+    }
+
+    #[test]
+    fn only_a_missing_file_or_process_means_that_a_thread_has_ended() {
+        assert!(has_ended(Errno::NOENT) && has_ended(Errno::SRCH));
+        for other in [Errno::MFILE, Errno::NFILE, Errno::ACCESS, Errno::NOMEM] {
+            assert!(!has_ended(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_status_of_a_thread_tells_which_signals_it_takes() {
+        const FREE: u64 = 0xe000_0000_0000_0000;
+        let of =
+            |text: String, awaited| sight(&Status::of(text.as_bytes(), STATUS), FREE, || awaited);
+        let sight = |state: &str, mask: &str, awaited| {
+            of(
+                format!("Name:\tx\nState:\t{state}\nSigPnd:\t0\nSigBlk:\t{mask}\n"),
+                awaited,
+            )
+        };
+        let (open, all) = ("0000000000000000", "ffffffffffffffff");
+        let (running, sleeping) = ("R (running)", "S (sleeping)");
+        assert_eq!(sight(running, open, None), Ok(Sight::Takes(64)));
         assert_eq!(
-            sight("R (running)", "ffffffffffffffff"),
-            Sight::BlockedRunning
+            sight(running, "8000000000000000", None),
+            Ok(Sight::Takes(63))
         );
+        assert_eq!(sight(running, all, None), Ok(Sight::BlockedRunning));
+        assert_eq!(sight(sleeping, all, Some(0)), Ok(Sight::BlockedAsleep));
+        assert_eq!(sight(sleeping, open, Some(1 << 63)), Ok(Sight::Takes(63)));
         assert_eq!(
-            sight("S (sleeping)", "8000000000000000"),
-            Sight::BlockedAsleep
+            sight(sleeping, open, Some(u64::MAX)),
+            Ok(Sight::BlockedAsleep)
         );
-        assert_eq!(sight("S (sleeping)", "7fffffffffffffff"), Sight::Open);
-        assert_eq!(sight("Z (zombie)", "ffffffffffffffff"), Sight::Ended);
+        assert_eq!(sight(sleeping, open, None), Ok(Sight::BlockedRunning));
+        assert_eq!(sight("Z (zombie)", all, None), Ok(Sight::Ended));
+        let hidden = of(format!("State:\t{running}\n"), None);
+        assert_eq!(hidden, Err(UNREADABLE));
+    }
+
+    #[test]
+    fn the_system_call_of_a_thread_tells_where_its_set_lies() {
+        let wait = libc::SYS_rt_sigtimedwait;
+        let waits = format!("{wait} 0x7f01 0x0 0x0 0x8 0x0 0x0 0x7ffc 0x7f02\n");
+        assert_eq!(waits_in(waits.as_bytes()), Some(Some(0x7f01)));
+        assert_eq!(waits_in(b"1000 0x7f01 0x0\n"), Some(None));
+        assert_eq!(waits_in(b"-1 0x7f01 0x7f02\n"), Some(None));
+        assert_eq!(waits_in(b""), Some(None));
+        assert_eq!(waits_in(b"running\n"), None);
+    }
+
+    /// Blocks a signal in a thread of its own, or all, and lets it take signals by `sigwaitinfo` until one comes from
+    /// `pthread_kill`. Returns the state of that thread while the others were stopped, and how many more it took.
+    fn state_while_waiting(of: impl Fn(&mut libc::sigset_t)) -> (u32, usize) {
+        // SAFETY: a set for which zeros are a value, and a call that changes it.
+        let set = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            of(&mut set);
+            set
+        };
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: plain system calls; the sets and the structure outlive them.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+                tell.send(libc::syscall(libc::SYS_gettid) as libc::pid_t)
+                    .unwrap();
+                let mut others = 0;
+                loop {
+                    let mut info: libc::siginfo_t = std::mem::zeroed();
+                    match libc::sigwaitinfo(&set, &mut info) {
+                        -1 => {}
+                        _ if info.si_code != libc::SI_QUEUE => return others,
+                        _ => others += 1,
+                    }
+                }
+            }
+        });
+        let id: libc::pid_t = told.recv().unwrap();
+        // On kernels that do not show system calls the thread gets there nevertheless, in the end.
+        let shown = || std::fs::read_to_string(format!("/proc/self/task/{id}/syscall"));
+        let waits = format!("{} ", libc::SYS_rt_sigtimedwait);
+        while shown().is_ok_and(|call| !call.starts_with(&waits)) {
+            std::thread::sleep(LOOK);
+        }
+        let undisturbed = Undisturbed::begin();
+        let stopped = stop_others(&undisturbed).map(|stopped| {
+            let stopped = stopped?;
+            let it = stopped.threads.iter().find(|t| t.id == id)?;
+            Some(it.state.load(Ordering::Relaxed))
+        });
+        drop(undisturbed);
+        // SAFETY: the thread has not been joined.
+        unsafe {
+            libc::pthread_kill(
+                std::os::unix::thread::JoinHandleExt::as_pthread_t(&thread),
+                libc::SIGRTMAX(),
+            )
+        };
+        let others = thread.join().unwrap();
+        (stopped.unwrap().expect("the thread is there"), others)
+    }
+
+    #[test]
+    fn a_thread_that_takes_one_signal_is_stopped_by_another() {
+        let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+        // SAFETY: the set outlives the call.
+        let highest = |set: &mut libc::sigset_t| unsafe {
+            libc::sigaddset(set, libc::SIGRTMAX());
+        };
+        assert_eq!(state_while_waiting(highest), (STOPPED, 0));
+    }
+
+    #[test]
+    fn a_thread_that_takes_all_signals_gets_none() {
+        let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+        // SAFETY: the set outlives the call.
+        let all = |set: &mut libc::sigset_t| unsafe {
+            libc::sigfillset(set);
+        };
+        assert_eq!(state_while_waiting(all), (LEFT_ALONE, 0));
+    }
+
+    #[test]
+    fn a_thread_that_blocks_one_signal_is_stopped_by_another() {
+        let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+        let (id, end) = (AtomicU32::new(0), AtomicBool::new(false));
+        let state = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: a set that the calls fill in and read; this thread's mask alone changes.
+                unsafe {
+                    let mut set: libc::sigset_t = std::mem::zeroed();
+                    libc::sigaddset(&mut set, libc::SIGRTMAX());
+                    libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+                    id.store(libc::syscall(libc::SYS_gettid) as u32, Ordering::Release);
+                }
+                while !end.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+            });
+            while id.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            let undisturbed = Undisturbed::begin();
+            let state = stop_others(&undisturbed).map(|stopped| {
+                let id = id.load(Ordering::Relaxed) as libc::pid_t;
+                let stopped = stopped?;
+                let it = stopped.threads.iter().find(|t| t.id == id)?;
+                Some(it.state.load(Ordering::Relaxed))
+            });
+            drop(undisturbed);
+            end.store(true, Ordering::Relaxed);
+            state
+        });
+        assert_eq!(state.unwrap(), Some(STOPPED));
+    }
+
+    /// What becomes of another thread in a child that may open so many descriptors more.
+    fn state_with_descriptors(more: libc::rlim_t) -> i32 {
+        const FAILED: i32 = 100;
+        // SAFETY: the child calls nothing that other threads could have locked but the allocator, which the C
+        // library keeps usable.
+        match unsafe { libc::fork() } {
+            -1 => panic!("{}", io::Error::last_os_error()),
+            0 => {
+                let thread = std::thread::spawn(|| {
+                    loop {
+                        std::thread::park();
+                    }
+                });
+                // SAFETY: plain system calls; the structure outlives them.
+                unsafe {
+                    let free = libc::open(c"/".as_ptr(), libc::O_RDONLY);
+                    libc::close(free);
+                    let limit = free as libc::rlim_t + more;
+                    let limit = libc::rlimit {
+                        rlim_cur: limit,
+                        rlim_max: limit,
+                    };
+                    libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+                }
+                let undisturbed = Undisturbed::begin();
+                let state = stop_others(&undisturbed).map_or(FAILED, |stopped| {
+                    stopped.map_or(FAILED + 1, |stopped| {
+                        stopped.threads[0].state.load(Ordering::Relaxed) as i32
+                    })
+                });
+                std::mem::forget(thread);
+                crate::sys::end_at_once(state)
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: `status` outlives the call.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert!(libc::WIFEXITED(status), "{status:#x}");
+                match libc::WEXITSTATUS(status) {
+                    FAILED => -1,
+                    state => state,
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_thread_goes_on_for_want_of_descriptors() {
+        let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+        assert_eq!(state_with_descriptors(0), -1);
+        assert_eq!(state_with_descriptors(1), STOPPED as i32);
     }
 
     #[test]

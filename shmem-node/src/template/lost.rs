@@ -17,7 +17,10 @@ use libc::STDERR_FILENO;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sys;
+use crate::sys::{self, Status};
+
+/// Lines of `/proc/self/status`.
+const STATUS: [&str; 2] = ["Threads:", "VmLck:"];
 
 /// What a fork loses, of what a process has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -71,27 +74,23 @@ impl Lost {
     /// Looks at this process, which was executed with standard streams and the descriptors `given`. What a kernel or a
     /// container does not show is taken for absent.
     pub fn look(given: Range<RawFd>) -> Self {
-        let status = fs::read("/proc/self/status").unwrap_or_default();
-        Self::of_status(&status)
+        let status = Status::read(c"/proc/self/status", STATUS);
+        let of_status = status.map_or(Self::default(), |status| Self::of_status(&status));
+        of_status
             .and(Self::TIMER.when(has_timer()))
             .and(Self::CHILD_SIGNAL.when(!ends_of_children_are_kept()))
             .and(Self::DESCRIPTORS.when(has_descriptor_beside(given)))
     }
 
     /// What `/proc/self/status` shows.
-    fn of_status(status: &[u8]) -> Self {
-        let number = |name: &[u8]| -> u64 {
-            let mut lines = status.split(|&b| b == b'\n');
-            let value = lines.find_map(|line| line.strip_prefix(name));
-            let value = value.map(<[u8]>::trim_ascii_start).unwrap_or_default();
-            let digits = value.iter().take_while(|b| b.is_ascii_digit());
-            digits.fold(0, |n: u64, b| {
-                n.saturating_mul(10).saturating_add(u64::from(b - b'0'))
-            })
+    fn of_status(status: &Status<2>) -> Self {
+        let number = |index| -> u64 {
+            let digits = status.value(index).and_then(|v| v.split(' ').next());
+            digits.map_or(0, |digits| digits.parse().unwrap_or(0))
         };
         Self::THREADS
-            .when(number(b"Threads:") > 1)
-            .and(Self::LOCKED_MEMORY.when(number(b"VmLck:") > 0))
+            .when(number(0) > 1)
+            .and(Self::LOCKED_MEMORY.when(number(1) > 0))
     }
 }
 
@@ -154,16 +153,13 @@ mod tests {
         let status = |threads, locked| {
             let text =
                 format!("Name:\tx\nVmLck:\t{locked:>8} kB\nThreads:\t{threads}\nSigQ:\t0/1\n");
-            Lost::of_status(text.as_bytes())
+            Lost::of_status(&Status::of(text.as_bytes(), STATUS))
         };
         assert_eq!(status(1, 0), Lost::default());
         assert_eq!(status(2, 0), Lost::THREADS);
         assert_eq!(status(1, 4), Lost::LOCKED_MEMORY);
-        assert_eq!(Lost::of_status(b""), Lost::default());
-        assert_eq!(
-            Lost::of_status(b"Threads:\t99999999999999999999"),
-            Lost::THREADS
-        );
+        let nothing = Status::of(b"", STATUS);
+        assert_eq!(Lost::of_status(&nothing), Lost::default());
     }
 
     /// The first of two numbers that a child may have been given.
