@@ -183,7 +183,6 @@ mod tests {
         let status = -3;
         [
             ToAgent::Addresses { first, bytes },
-            ToAgent::Leaves { local: 2 },
             ToAgent::Abort {
                 local,
                 status,
@@ -191,6 +190,7 @@ mod tests {
             },
             tell(false),
             tell(true),
+            ToAgent::Leaves { local: 2 },
         ]
     }
 

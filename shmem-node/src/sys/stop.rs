@@ -186,7 +186,8 @@ impl Signals {
 }
 
 extern "C" fn handler(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel hands over what is valid. With this code, mark and process id the signal is from `queue`. Its value is a thread that stays until this one has said that
+    // SAFETY: the kernel hands over what is valid. With this code, mark and process id the signal is from `queue`. Its
+    // value is a thread that stays until this one has said that
     // it goes on.
     unsafe {
         if (*info).si_code != libc::SI_QUEUE
