@@ -43,6 +43,11 @@ impl Runtime {
 /// The same for waits in the endpoint.
 pub(crate) struct OfEndpoint(pub(crate) &'static PeBlock);
 
+/// A wait for the address of `pe`.
+pub(crate) fn address_of(pe: u32) -> Wait {
+    remote(Awaited::Address(pe))
+}
+
 fn remote(what: Awaited) -> Wait {
     let (what, pe, operations, more) = match what {
         Awaited::Address(pe) => (Remote::Address, pe, 0, 0),

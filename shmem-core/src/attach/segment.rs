@@ -51,6 +51,11 @@ pub(super) fn make(settings: &Settings, node: &Node<'_>) -> Result<NodeSegment, 
         crate::stderr::write(&notice);
     }
     let (job_id, job_key) = random_identity()?;
+    let mut statics = StaticsRoom::of(settings.statics_size, &own_program());
+    if node.n_nodes > 1 {
+        // The first PE of another node may run another program. So this layout is not the job's, and PEs compare theirs.
+        statics.layout = 0;
+    }
     let segment = NodeSegment::create(&JobFacts {
         job_id,
         job_key: *job_key,
@@ -59,7 +64,7 @@ pub(super) fn make(settings: &Settings, node: &Node<'_>) -> Result<NodeSegment, 
         node: node.number,
         on_machine: node.on_machine,
         heap_size: settings.symmetric_size,
-        statics: StaticsRoom::of(settings.statics_size, &own_program()),
+        statics,
         heap_commit: settings.heap_commit,
         heap_pages: settings.heap_pages,
         store: StorePlan::NONE,

@@ -9,6 +9,7 @@ use shmem_ib::verbs::{Fabric, Pkey};
 use shmem_node::segment::NodeView;
 
 use crate::pmi::{Book, Found};
+use crate::told::{Told, address_of};
 use crate::wait::{LAST_NAP, driven_mpi};
 
 /// Where PEs are, and whether they can be reached from here.
@@ -84,10 +85,17 @@ impl AddressTable {
 
 impl AddressTable {
     /// The layout of a PE's static data, once it has published that; `None` if it cannot be reached at all.
-    pub(super) fn statics(&self, pe: u32) -> Option<u64> {
+    /// Reports the wait for it in the block of this PE, the `local`th of its node.
+    pub(super) fn statics(&self, pe: u32, local: usize) -> Option<u64> {
+        let mut told = None;
         loop {
             match self.book.find(pe) {
-                Found::Pending => self.wait(pe, LAST_NAP),
+                Found::Pending => {
+                    told.get_or_insert_with(|| {
+                        Told::begin(self.view.pe_block(local), address_of(pe))
+                    });
+                    self.wait(pe, LAST_NAP);
+                }
                 Found::Address(peer) => return Some(peer.statics),
                 Found::Unknown(_) => return None,
             }

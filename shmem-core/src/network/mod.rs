@@ -3,11 +3,12 @@
 //!
 //! * [`settings`]: what users ask of devices and endpoints; [`wanted`]: of which device.
 //! * [`branches`]: more endpoints, for contexts that share no connections; [`progress`]: who serves an endpoint.
-//! * [`directory`]: where the others are.
+//! * [`directory`]: where the others are; [`layouts`]: which of them have this PE's static data.
 //! * [`register`]: what peers can access, and [`limits`]: whether there is memory for it.
 
 mod branches;
 mod directory;
+mod layouts;
 mod limits;
 mod progress;
 mod register;
@@ -15,7 +16,7 @@ mod settings;
 mod wanted;
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint, EndpointConfig};
@@ -31,6 +32,7 @@ use shmem_node::sys;
 pub(crate) use self::branches::Branch;
 use self::branches::Branches;
 use self::directory::AddressTable;
+use self::layouts::Layouts;
 use self::progress::Progress;
 use self::register::{Registrar, Shape};
 use crate::collectives::compares;
@@ -71,8 +73,8 @@ pub(crate) struct Network {
     adapter: &'static Adapter,
     /// Where the others are, in this life.
     directory: Mutex<Option<Arc<AddressTable>>>,
-    /// PEs, counted from 1, whose static data is laid out as this PE's: the last of each number modulo the length.
-    alike: [AtomicU32; 64],
+    /// What is known of the static data of PEs.
+    layouts: Layouts,
 }
 
 /// The network device of a PE. It is opened once in a process, and serves one endpoint after the other.
@@ -200,7 +202,7 @@ impl Network {
             branches: Branches::new(settings::shares(settings)),
             adapter,
             directory: Mutex::default(),
-            alike: [const { AtomicU32::new(0) }; 64],
+            layouts: Layouts::of(view.node_of().len()),
         };
         network.begin_life(settings, adapter, book);
         Ok(network)
@@ -267,22 +269,18 @@ impl Network {
     /// Whether a PE of another node has its static data laid out as this PE, which has `layout`. One that cannot be reached
     /// counts as alike: whoever tries to reach it finds out why.
     pub(crate) fn shares_statics(&self, pe: usize, layout: u64) -> bool {
-        let (number, last) = (pe as u32 + 1, &self.alike[pe % self.alike.len()]);
-        // Layouts are for ever, so what was found once holds.
-        if last.load(Ordering::Relaxed) == number {
-            return true;
+        if let Some(alike) = self.layouts.is_alike(pe) {
+            return alike;
         }
         let directory = self
             .directory
             .lock()
             .unwrap_or_else(|e| e.into_inner())
             .clone();
-        match directory.and_then(|directory| directory.statics(pe as u32)) {
-            Some(theirs) if theirs == layout => last.store(number, Ordering::Relaxed),
-            Some(_) => return false,
-            None => {}
+        match directory.and_then(|directory| directory.statics(pe as u32, self.adapter.local())) {
+            Some(theirs) => self.layouts.note(pe, theirs == layout),
+            None => true,
         }
-        true
     }
 
     /// Whether somebody rings when other nodes have written this PE's memory.

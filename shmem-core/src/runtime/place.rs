@@ -89,7 +89,10 @@ impl Runtime {
     /// Whether the byte at `offset` is static data, and `pe`, which exists, has something else there.
     #[inline]
     pub(crate) fn has_other_statics(&self, pe: usize, offset: usize) -> bool {
-        self.is_static(offset) && pe != self.me && !self.shares_statics(pe)
+        self.is_static(offset)
+            && pe != self.me
+            && !self.all_share_statics()
+            && !self.shares_statics(pe)
     }
 
     /// Whether `pe`, which exists, has the static data of this PE.

@@ -82,8 +82,8 @@ pub(crate) enum Why {
     Nothing,
     /// The operating system refused.
     Os(i32),
-    /// Other threads run that may be writing it.
-    Threads,
+    /// Other threads may be writing it, and cannot be stopped: why.
+    Threads(&'static str),
 }
 
 impl std::fmt::Display for Why {
@@ -119,9 +119,10 @@ impl std::fmt::Display for Why {
                 "SHMEM_HEAP_PAGES=huge, whose pages are too large for static data; set it to \
                  transparent or default",
             ),
-            Self::Threads => f.write_str(
-                "another thread of the process runs, and did not stop while shmem_init was to move static data; start threads \
-                 after shmem_init",
+            Self::Threads(why) => write!(
+                f,
+                "shmem_init cannot stop the other threads of the process while it moves static data: {why}; start threads \
+                 after shmem_init"
             ),
             Self::Nothing => f.write_str("the program seems to have no static data"),
             Self::Os(errno) => write!(
@@ -158,7 +159,7 @@ fn fits(data: &StaticData, view: &NodeView, settings: &Settings) -> Result<(), W
 /// tells the others. `heap` is the file of the node's heap memory.
 ///
 /// No signal handler of this thread and no other thread runs while the data moves: what they stored would be lost.
-/// Threads that block all signals do run.
+/// Threads that block all signals do run: they must not write static data before init returns.
 pub(crate) fn share(
     view: &NodeView,
     local: usize,
@@ -197,7 +198,7 @@ fn move_all(
     let mut pages = remap::Present::open(page);
     // From here on nothing is allocated until threads go on again: one of them may hold the allocator's lock.
     let undisturbed = sys::Undisturbed::begin();
-    let stopped = sys::stop_others(&undisturbed).map_err(|_| Why::Threads)?;
+    let stopped = sys::stop_others(&undisturbed).map_err(|e| Why::Threads(e.to_string().leak()))?;
     for (stretch, from) in stretches.iter().zip(&data.stretches) {
         let job = remap::Job {
             stretch: *stretch,
@@ -206,8 +207,10 @@ fn move_all(
             file: heap.as_raw_fd(),
             in_file: view.segment_in_file(local),
         };
-        // SAFETY: no other thread runs that could be stopped; the stretch is writable data of the main program, which stays loaded for ever; its room
-        // in the segment is this PE's own, and no other PE knows that it is used.
+        // SAFETY: no other thread writes the stretch meanwhile: `stopped` holds all that take a signal, and a thread that
+        // blocks all signals is the library's own, which writes none of the program's data, or one whose program promises the
+        // same (see `share`). The stretch is writable data of the main program, which stays loaded for ever; its room in the
+        // segment is this PE's own, and no other PE knows that it is used.
         unsafe { remap::remap(job, &mut pages) }.map_err(Why::Os)?;
     }
     drop(stopped);
@@ -238,7 +241,10 @@ mod tests {
             ),
             (Why::Other { need: 4096 }, "SHMEM_STATICS_SIZE=4k"),
             (Why::HugePages, "SHMEM_HEAP_PAGES"),
-            (Why::Threads, "start threads after shmem_init"),
+            (
+                Why::Threads("a reason"),
+                "data: a reason; start threads after shmem_init",
+            ),
             (Why::Os(libc::ENOMEM), "memory"),
         ] {
             let text = why.to_string();

@@ -64,6 +64,8 @@ impl Team {
         if self.meeting.swap(true, Ordering::Acquire) {
             self.crowded();
         }
+        // What panicked before belongs to another group: an active set has no guard that takes the mark.
+        PANICKED.set(false);
         let guard = Guard {
             team: self,
             recorded: None,
