@@ -285,17 +285,22 @@ fn everybody_elsewhere(rt: &Runtime) -> Vec<u32> {
     pes
 }
 
-/// Leaves the job. Collective.
-pub(super) fn end(rt: Collective) {
-    let mut steps = Steps::start();
-    steps.detail(rt.node.report());
-    rt.block.set_state(PeState::Finalizing);
+/// Has the launcher look, from now on, whether others wait for this PE. Before the last finalize, which may wait when it
+/// compares what PEs call.
+pub(super) fn leaves(rt: &Runtime) {
     if rt.n_pes > 1
         && rt.node.absence().leaves_first()
         && let Some(attached) = attached()
     {
         attached.pmi.leaves();
     }
+}
+
+/// Leaves the job. Collective.
+pub(super) fn end(rt: Collective) {
+    let mut steps = Steps::start();
+    steps.detail(rt.node.report());
+    rt.block.set_state(PeState::Finalizing);
     // The barrier completes the default context only.
     rt.quiet_all();
     rt.barrier_all();

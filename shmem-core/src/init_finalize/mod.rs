@@ -88,6 +88,9 @@ fn finalize_of(mut inits: MutexGuard<'static, Inits>, kind: Kind) -> MutexGuard<
         Team::world().barrier();
         return self::inits();
     }
+    if let Some(rt) = try_rt() {
+        life::leaves(rt);
+    }
     life::end(collective(Call::Finalize, |said| said));
     *kind(&mut inits) = 0;
     inits
