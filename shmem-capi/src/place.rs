@@ -26,19 +26,19 @@ impl Place {
         if at == 0 {
             return Self::Null;
         }
-        // Zeroed variables of a library have memory of no file, directly behind the others.
+        // Zeroed variables of a library have memory of no file, directly behind its writable data.
         let mut before = (0, "");
         let path = maps.lines().find_map(|line| {
             let mut fields = line.splitn(6, ' ');
             let (from, to) = fields.next()?.split_once('-')?;
             let from = usize::from_str_radix(from, 16).ok()?;
             let to = usize::from_str_radix(to, 16).ok()?;
-            let path = match fields.nth(4).unwrap_or_default().trim() {
-                "" if before.0 == from && before.1.starts_with('/') => before.1,
-                path => path,
-            };
-            before = (to, path);
-            (from..to).contains(&at).then_some(path)
+            let writable = fields.next()? == "rw-p";
+            let path = fields.nth(3).unwrap_or_default().trim();
+            let behind = path.is_empty() && before.0 == from && before.1.starts_with('/');
+            let belongs_to = if behind { before.1 } else { path };
+            before = (to, if writable { path } else { "" });
+            (from..to).contains(&at).then_some(belongs_to)
         });
         match path {
             None => Self::Nothing,
@@ -70,6 +70,9 @@ mod tests {
     const MAPS: &str = "\
 55e0c0000000-55e0c0001000 rw-p 00003000 08:01 1311 /usr/lib/a library.so
 55e0c0001000-55e0c0003000 rw-p 00000000 00:00 0 
+55e0c0003000-55e0c0004000 rw-p 00000000 00:00 0 
+55e0c0005000-55e0c0006000 r--p 00000000 08:01 1312 /usr/share/data
+55e0c0006000-55e0c0007000 rw-p 00000000 00:00 0 
 55e0c1000000-55e0c1021000 rw-p 00000000 00:00 0                          [heap]
 7f0000000000-7f0000021000 rw-p 00000000 00:00 0 
 7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
@@ -83,6 +86,9 @@ mod tests {
         assert_eq!(at(0x55e0_c000_0010), library);
         // Of the same library, at the end of what is zero at first.
         assert_eq!(at(0x55e0_c000_2ff0), library);
+        // What happens to lie behind that, and behind a file that is only read.
+        assert_eq!(at(0x55e0_c000_3000), Place::Other);
+        assert_eq!(at(0x55e0_c000_6000), Place::Other);
         assert_eq!(at(0x55e0_c100_0000), Place::Malloc);
         assert_eq!(at(0x7f00_0000_0000), Place::Other);
         assert_eq!(at(0x7ffd_0002_0fff), Place::Stack);

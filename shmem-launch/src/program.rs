@@ -242,7 +242,7 @@ fn runner(head: &[u8]) -> Option<Runner<'_>> {
             }
             _ => "",
         };
-        let kind = "interpreter";
+        let kind = "its interpreter";
         return Some(Runner { kind, name, hint });
     }
     let header = elf::program_headers(head)

@@ -131,7 +131,7 @@ const BOUNDS: [Bound; 9] = [
     Bound {
         what: "agent, for itself",
         start: Start::Forked,
-        most: [173, 222, 0, 9, ANY],
+        most: [182, 222, 0, 9, ANY],
     },
     Bound {
         what: "agent, for each PE, one node",

@@ -305,7 +305,7 @@ fn gdb_starts_one_pe() {
     let tooled = tooled.to_str().unwrap();
     for (words, function) in [(&[tooled, "busy"][..], "busy"), (&[HELLO], "main")] {
         let script = format!(
-            "if [ $PMI_RANK = 1 ]; then exec gdb -nx -batch -ex 'break {function}' -ex run -ex bt -ex continue --args \
+            "if [ $PMI_RANK = 1 ]; then exec gdb -nx -batch -ex 'tbreak {function}' -ex run -ex bt -ex continue --args \
              \"$@\"; fi; exec \"$@\""
         );
         for options in LAYOUTS {

@@ -56,11 +56,14 @@ impl<H: Hca> Context<'_, H> {
     /// # Errors
     /// As for [`is_past`](Self::is_past).
     pub fn is_past_or_wakes(self, point: &Point, waker: &Waker) -> Result<bool, ConnError> {
+        // Cloned, and dropped where it is not needed, without the lock: both are code of whoever made the waker.
+        let mut own = Some(waker.clone());
         let mut locked = self.endpoint.lock();
         let past = self.look(&mut locked, point)?;
         if !past && !locked.wakers.iter().any(|other| other.will_wake(waker)) {
-            locked.wakers.push(waker.clone());
+            locked.wakers.extend(own.take());
         }
+        drop(locked);
         Ok(past)
     }
 
