@@ -9,7 +9,6 @@ use std::pin::Pin;
 use std::task::{Context as Wakers, Poll};
 
 use shmem_ib::connect::endpoint::Point;
-use shmem_ib::spin::Spin;
 
 use crate::atomics::{AtomicOp, width};
 use crate::context::{Context, Ctx, Mode, Shareable, default_context};
@@ -92,8 +91,9 @@ pub struct Request<'c, B: Buffer, M: Mode = Shareable> {
     until: Option<Point>,
     /// Gone when it was given to the program.
     buffer: Option<B>,
-    /// As a [`Future`]: how often it still asks to be polled at once.
-    spin: Option<Spin>,
+    /// As a [`Future`]: how often it still asks to be polled at once. The time between two polls is that of other tasks, so it
+    /// says nothing of the thread's core.
+    polls_left: Option<u32>,
 }
 
 /// What a [`Request`] holds while its operation is under way.
@@ -188,9 +188,10 @@ impl<B: Buffer, M: Mode> Future for Request<'_, B, M> {
     fn poll(self: Pin<&mut Self>, wakers: &mut Wakers<'_>) -> Poll<B::Result> {
         let request = self.get_mut();
         if let (Some(point), Some(rt)) = (&request.until, request.rt()) {
-            let spin = request.spin.get_or_insert_with(|| rt.polls.spin());
+            let left = request.polls_left.get_or_insert_with(|| rt.polls.most());
+            let spins = *left > 0;
+            *left = left.saturating_sub(1);
             let (stream, waker) = (request.ctx.ctx.stream(), wakers.waker());
-            let spins = rt.polls.again(spin);
             let done = rt.far(|net| match spins {
                 true => stream.on(net).is_past(point),
                 false => stream.on(net).is_past_or_wakes(point, waker),
@@ -234,7 +235,7 @@ impl<'c, M: Mode> Start<'c, M> {
             life: rt.life(),
             until,
             buffer: Some(buffer),
-            spin: None,
+            polls_left: None,
         }
     }
 

@@ -177,6 +177,12 @@ impl SpinLimit {
         Self(limit)
     }
 
+    /// How many polls a wait may have, whatever the thread has seen of its core.
+    #[must_use]
+    pub const fn most(&self) -> u32 {
+        self.0
+    }
+
     /// Begins a wait.
     #[must_use]
     #[inline]

@@ -255,7 +255,7 @@ pub(super) const fn hint(status: WcStatus) -> &'static str {
     match status {
         WcStatus::RetryExcErr => {
             "no acknowledgement within the retry budget: the PE has died or was killed, or its \
-             node is unreachable. If short messages get through, the network takes no packets as long: \
+             node is unreachable. If short messages get through, the network takes no packets of this length: \
              SHMEM_SOFT_MTU=1024 for the whole job, or less"
         }
         WcStatus::RnrRetryExcErr => {

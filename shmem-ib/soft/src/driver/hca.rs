@@ -19,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::config::SoftConfig;
+use super::cutting::Cutting;
 use super::faults::{FaultFilter, Parcel};
 use super::outbox::{Next, Outbox};
 use super::pages::Pages;
@@ -73,8 +74,8 @@ pub struct SoftHca {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) engine: Engine<RawMemory>,
-    /// Packets that are too long for their way are cut there.
-    cuts: bool,
+    /// Whether routers may cut packets.
+    cutting: Cutting,
     /// Packets to send; empty until the first.
     tx: Pages,
     /// Received datagrams; empty until the first sign of one.
@@ -138,7 +139,7 @@ impl SoftHca {
         engine.set_secret(secret().map_err(failed("cannot read random bytes".into()))?);
         let inner = Inner {
             engine,
-            cuts: false,
+            cutting: Cutting::default(),
             tx: Pages::none(),
             rx: Pages::none(),
             rx_bulky: false,
@@ -238,23 +239,34 @@ impl SoftHca {
         if let Some(now) = looked_at {
             busy |= inner.engine.handle_timeout(now);
             if let Some(peer) = inner.engine.take_unheard() {
-                self.unheard(inner, peer);
+                self.unheard(inner, peer, now);
+            }
+            if inner.cutting.ends(now) {
+                self.keep_whole(inner);
             }
             self.transmit(inner, now, &mut left);
         }
         busy || left == 0
     }
 
-    /// Nothing comes back from a peer, or it asks for the same again and again: a router on the way may take no packets as long.
+    /// Nothing comes back from a peer, or it asks for the same again and again: a router on the way may take no packets of
+    /// this length.
     #[cold]
-    fn unheard(&self, inner: &mut Inner, peer: AddressVector) {
+    fn unheard(&self, inner: &mut Inner, peer: AddressVector, now: u64) {
         let here = peer.gid == self.socket.av().gid || peer.gid.ip().is_loopback();
         // Devices of other makes know the numbers of packets, which are not those of the ICRC when these may be cut.
-        if here || self.fabric != Fabric::Soft || std::mem::replace(&mut inner.cuts, true) {
+        if here || self.fabric != Fabric::Soft || !inner.cutting.begins(now) {
             return;
         }
         // Where the kernel refuses, nothing is worse than before.
         let _ = self.socket.let_cut();
+    }
+
+    #[cold]
+    fn keep_whole(&self, inner: &mut Inner) {
+        // Shorter packets than before went out as trains no more.
+        inner.outbox.try_trains_again();
+        let _ = self.socket.keep_whole();
     }
 
     /// Has the engine handle the next datagram.

@@ -39,7 +39,7 @@ fn udp_option(fd: BorrowedFd<'_>, name: i32) -> io::Result<()> {
     option(fd, libc::SOL_UDP, name, 1)
 }
 
-/// From now on datagrams over IPv6 go in packets of so many bytes.
+/// From now on datagrams over IPv6 go in packets of at most so many bytes; 0: as the interface has it.
 pub(super) fn cut_to(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU, bytes)
 }

@@ -8,6 +8,7 @@
 //! * `outbox`: what the kernel takes, and does not; `faults`: packet loss on purpose.
 
 mod config;
+mod cutting;
 mod domains;
 mod faults;
 mod hca;

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `EAGAIN` | its buffer is full: the link is slower than we are | trains stay here, and the engine is asked for no more, until it has room |
 //! | `EINVAL`, `EIO`, `EMSGSIZE` for a train | it does not segment on this way | packet by packet to this peer from now on |
-//! | `EMSGSIZE` for a packet | the way takes no packet as long | failure, at once |
+//! | `EMSGSIZE` for a packet | a link on the way takes no packet of this length | failure, at once |
 //! | anything else | a firewall, no route, no memory | the train is lost, and repeated as others that are lost; if nothing gets through for half a second: failure |
 //!
 //! Pure: the driver asks the kernel, and tells what it said.
@@ -55,7 +55,7 @@ impl Refusal {
         let Self { dst, errno, len } = self;
         let advice = match *errno {
             libc::EMSGSIZE => {
-                "the way takes no packet as long: lower SHMEM_SOFT_MTU for the whole job, or raise \
+                "a link on the way takes no packet of this length: lower SHMEM_SOFT_MTU for the whole job, or raise \
                  the MTU of the network interface"
             }
             libc::EPERM | libc::EACCES => {
@@ -145,6 +145,11 @@ impl Outbox {
                 read(train.start + lent.at, lent);
             }
         }
+    }
+
+    /// Trains that the kernel took for no peer before may go now.
+    pub(super) fn try_trains_again(&mut self) {
+        self.unsegmented.clear();
     }
 
     /// What the kernel is to be offered next. Once it is empty the send buffer is free.

@@ -125,6 +125,15 @@ pub(super) fn mark(fd: &OwnedFd, ip: IpAddr, traffic_class: u8) -> io::Result<()
     Ok(())
 }
 
+/// Has packets sent with the don't-fragment bit, of any length that the interface takes.
+fn probe_path(fd: &OwnedFd, v4: bool) -> io::Result<()> {
+    match v4 {
+        true => set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::PROBE)?,
+        false => set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::PROBE)?,
+    }
+    Ok(())
+}
+
 impl Socket {
     /// A socket as `config` has it: with its address, and for as many bytes of received packets, or as many as
     /// the system allows.
@@ -135,10 +144,8 @@ impl Socket {
         let fd = unbound(ip, SocketType::DGRAM, config.lane.traffic_class)?;
         // Unconnected and with path MTU discovery, Linux sends IP identification 0 and the
         // don't-fragment bit, as the ICRC supposes.
-        if v4 {
-            set_ip_mtu_discover(&fd, Ipv4PathMtuDiscovery::PROBE)?;
-        } else {
-            set_ipv6_mtu_discover(&fd, Ipv6PathMtuDiscovery::PROBE)?;
+        probe_path(&fd, v4)?;
+        if !v4 {
             // RoCEv2 devices leave the UDP checksum 0: the ICRC covers more.
             messages::take_unchecked(fd.as_fd())?;
         }
@@ -164,7 +171,7 @@ impl Socket {
         })
     }
 
-    /// Has this machine and routers cut packets that are longer than the way takes, instead of dropping them. Numbers of the cut
+    /// Has this machine and routers cut packets that are longer than a link on the path takes, instead of dropping them. Numbers of the cut
     /// packets, of which the ICRC knows nothing, are no matter between software HCAs.
     ///
     /// What drops long packets without being a router, such as a switch, drops them still.
@@ -175,6 +182,15 @@ impl Socket {
         set_ipv6_mtu_discover(&self.fd, Ipv6PathMtuDiscovery::DONT)?;
         // Routers of IPv6 cut nothing, and may not say what they drop: so the length that every way takes.
         messages::cut_to(self.fd.as_fd(), 1280)
+    }
+
+    /// Takes [`Self::let_cut`] back.
+    pub(super) fn keep_whole(&self) -> io::Result<()> {
+        probe_path(&self.fd, self.v4)?;
+        match self.v4 {
+            true => Ok(()),
+            false => messages::cut_to(self.fd.as_fd(), 0),
+        }
     }
 
     pub(super) const fn av(&self) -> AddressVector {

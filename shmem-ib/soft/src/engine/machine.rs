@@ -25,7 +25,7 @@ use shmem_verbs::{
     WcStatus, transitions,
 };
 
-/// From so many repetitions in vain on it may be that packets as long do not get through.
+/// From so many repetitions in vain on it may be that packets of this length do not get through.
 pub(super) const SILENCE: u32 = 4;
 
 /// The machine; `M` is the memory that regions lie in.
