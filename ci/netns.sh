@@ -102,8 +102,8 @@ all() {
     nothing_left
 }
 
-# off I HOST: cuts host I off while a job runs. shmrun has to say so, and end, some seconds after the time-out of 8 s; 20 s and 30 s leave a busy machine time. Nothing is left on
-# either side.
+# off I HOST: cuts host I off while a job runs. shmrun has to report that and to end some seconds after the time-out of
+# 8 s, with nothing left on either side. 20 s and 30 s leave a busy machine time.
 off() {
     local began ended status=0 from=$SECONDS
     : >"$dir/said"

@@ -71,7 +71,7 @@ pub(crate) fn places_are_the_programs() -> bool {
     !ENDS.load(Ordering::Relaxed)
 }
 
-/// A caller's place, as others are told of it.
+/// A caller's place, for reports to others.
 pub(crate) fn place_in_program(at: &Location<'_>) -> Place {
     match places_are_the_programs() {
         true => Place::of(at),

@@ -1,7 +1,7 @@
 //! Whether the other end of a link is at work: heartbeats, in both directions of every link of the tree.
 //!
-//! Launcher and agents look at their links in a fixed rhythm. Whoever has sent nothing but beats since the look
-//! before sends a beat, so a link that is in use costs nothing. An end of which nothing was heard in
+//! Launcher and agents look at their links in a fixed rhythm. An end that has sent nothing but beats since its last
+//! look sends a beat, so a link that is in use costs nothing. An end of which nothing was heard in
 //! [`LOOKS`] looks one after the other counts as silent: what happens then is its machine's business. That is never before
 //! the time-out is over, and at most an eighth of it later.
 //!

@@ -47,7 +47,7 @@ impl Descriptors {
         self.first
     }
 
-    /// Connected stream socket to the NLA, for whoever speaks PMI in the process.
+    /// Connected stream socket to the NLA, for the library that speaks PMI in the process.
     pub fn pmi(self) -> RawFd {
         self.first + 1
     }

@@ -3,7 +3,7 @@
 //! Before `main`, the Rust runtime asks for the main thread's stack to recognise its overflow. The
 //! C library answers by reading and parsing `/proc/self/maps`, which is a tenth of a PE's whole
 //! start-up. A forked PE has its template's stack at the same place, so the template asks once, and
-//! this definition of the function answers from what the template was told. The Rust runtime of each program or
+//! this definition of the function returns what the template was given. The Rust runtime of each program or
 //! shared library that is linked with this one calls it in place of the C library's.
 //!
 //! The symbol is hidden: no other file of the process finds it, and neither programs nor shared libraries export it. Rust has no

@@ -267,7 +267,7 @@ impl Network {
     }
 
     /// Whether a PE of another node has its static data laid out as this PE, which has `layout`. One that cannot be reached
-    /// counts as alike: whoever tries to reach it finds out why.
+    /// counts as alike: an operation that needs it reports why it cannot be reached.
     pub(crate) fn shares_statics(&self, pe: usize, layout: u64) -> bool {
         if let Some(alike) = self.layouts.is_alike(pe) {
             return alike;

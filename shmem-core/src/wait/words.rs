@@ -210,7 +210,7 @@ impl<T: Waitable> Words<T> {
         }
     }
 
-    /// A wait for words from the `i`th on, which the program called at `called`, as others are told of it.
+    /// A wait for words from the `i`th on, which the program called at `called`, for reports to others.
     ///
     /// # Safety
     /// As for the functions of this module.

@@ -153,7 +153,7 @@ fn now() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Offers the core to other threads, as one does who has polled in vain.
+/// Offers the core to other threads, after polls in vain.
 pub fn offer_core() {
     let before = now();
     std::thread::yield_now();

@@ -1,7 +1,7 @@
 //! What packets of a job have that those of strangers lack.
 //!
 //! Any user of a host can send from the address and port of a PE there, and queue pair numbers are few. So the ICRC of every
-//! packet between connected queue pairs has a *salt* that only who has the job's key can compute: 32 bits, others for each
+//! packet between connected queue pairs has a *salt* that only holders of the job's key can compute: 32 bits, which differ for each
 //! direction of each connection. A packet without it is dropped as a damaged one is, before anything that depends on its queue
 //! pair happens: nothing tells a stranger whether that exists. An invitation, which makes a process connect, carries a MAC of
 //! 128 bits beside it.

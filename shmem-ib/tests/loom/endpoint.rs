@@ -1,5 +1,5 @@
-//! Threads of an endpoint: one waits for its completion, and whoever finds that wakes it; one sets a
-//! timer, and whoever sleeps serves it; one closes the endpoint, and others wait for that.
+//! Threads of an endpoint: one waits for its completion, and the thread that finds that wakes it; one sets a
+//! timer, and a thread that sleeps serves it; one closes the endpoint, and others wait for that.
 //!
 //! The endpoint's lock, its waits and its polls are the files of `src`. What they stand on is made for the models: an
 //! HCA with completions of no content, and a [`driver`] that counts them.
@@ -269,7 +269,7 @@ impl Job {
         }
     }
 
-    /// Waits for `n` completions, whoever takes them.
+    /// Waits for `n` completions, of which any thread may take each.
     fn wait_for(&self, n: u32) {
         let enough = |d: &mut Driver<Model>| (d.completed >= n).then_some(());
         self.endpoint.lock().wait_until(|_| Awaited, enough);

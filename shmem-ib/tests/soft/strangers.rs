@@ -139,7 +139,7 @@ impl Attack {
         self.sent += 1;
     }
 
-    /// An invitation to the stranger's port, as who has no key can make it.
+    /// An invitation to the stranger's port, as a stranger without a key can make it.
     fn invitation(&self) -> Vec<u8> {
         let port = self.listener.local_addr().unwrap().port();
         let invite = Invite {

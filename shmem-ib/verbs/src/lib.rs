@@ -67,7 +67,7 @@ pub trait Hca: Send + Sync + 'static {
         Fabric::Soft
     }
 
-    /// Queue pairs that are connected from now on take packets only of those who have this key, where the HCA can see to that.
+    /// Queue pairs that are connected from now on take packets only of peers that have this key, where the HCA can check that.
     /// It cannot on RDMA devices, where nobody sends packets of another queue pair without the right to.
     fn set_key(&self, key: [u8; 16]) {
         let _ = key;

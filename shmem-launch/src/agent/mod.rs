@@ -123,7 +123,7 @@ pub struct Agent {
     /// The same for group barriers, of which the state has a number.
     looked_at_groups: Option<(u64, [u32; 3])>,
     disconnected_sent: bool,
-    /// Whether it was told that a PE is in finalize.
+    /// Whether the agent has reported that a PE is in finalize.
     leaving_sent: bool,
     /// Whether the template takes long to answer.
     silence: Silence,

@@ -121,7 +121,7 @@ fn has_timer() -> bool {
         || fs::read("/proc/self/timers").is_ok_and(|timers| !timers.is_empty())
 }
 
-/// Whether the statuses of children wait for whoever asks for them, the launch agent in the end.
+/// Whether the statuses of children are kept until a process asks for them, in the end the launch agent.
 fn ends_of_children_are_kept() -> bool {
     // SAFETY: a structure for which zeros are a value; the call fills it in or fails.
     unsafe {

@@ -7,7 +7,7 @@
 //! and poll meanwhile.
 //!
 //! If thread A sleeps there and thread B finds the completion that A waits for, nothing would
-//! wake A before its sleep ends. Therefore whoever releases the lock after any
+//! wake A before its sleep ends. Therefore a thread that releases the lock after any
 //! event wakes sleepers ([`Hca::wake`]): most waits are for a number of operations, for room or for a slot, and so
 //! every completion may be the one. A has read the number of wake-ups under the lock, so it
 //! learns of that one even if it is not asleep yet, or another thread has returned for it.
@@ -120,7 +120,7 @@ impl<H: Hca> Endpoint<H> {
     }
 
     fn guard(&self) -> MutexGuard<'_, Driver<H>> {
-        // Relaxed: whoever misses that somebody has begun to wait passes once.
+        // Relaxed: a thread that does not see yet that another one waits passes it once.
         if self.line.length.load(Ordering::Relaxed) > 0 {
             return self.guard_in_turn();
         }

@@ -25,7 +25,7 @@ impl<H: Hca> Endpoint<H> {
     pub fn progress_wait(&self, max: Duration) {
         let mut locked = self.lock();
         if locked.closing && !locked.closed {
-            // Whoever closes the endpoint serves it, and sleeps better alone.
+            // The thread that closes the endpoint serves it, and sleeps better alone.
             locked.until_closed(max);
             drop(locked);
         } else {

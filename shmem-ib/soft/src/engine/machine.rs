@@ -115,7 +115,7 @@ impl<M: Memory> Engine<M> {
         self.streams.set_tokens(secrets.fork());
     }
 
-    /// Queue pairs that are connected from now on take packets only of those who have this key; not where peers are devices of
+    /// Queue pairs that are connected from now on take packets only of peers that have this key, but not where peers are devices of
     /// other makes.
     pub const fn set_key(&mut self, key: [u8; 16]) {
         self.proof = Proof::new(key);

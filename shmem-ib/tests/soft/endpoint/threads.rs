@@ -111,7 +111,7 @@ impl Task for Wakes {
     }
 }
 
-/// A task that waits for a point is polled again when there is something new, whoever finds it, and not before.
+/// A task that waits for a point is polled again when any thread finds something new, and not before.
 #[test]
 fn a_task_is_woken_when_something_is_complete() {
     let mut job = Job::with(2, |_, _| {});

@@ -49,7 +49,7 @@ pub(crate) struct Held {
     qpn: Qpn,
     /// As long a list goes; 1: nothing is held.
     most: usize,
-    /// Where sources lie that the device copies while it is told: others may write the program's memory meanwhile. There is
+    /// Copies of sources that the device takes at once: others may write the program's memory meanwhile. There is
     /// room for a list of them, from the first one on.
     inline: Vec<[u8; INLINE_MAX]>,
 }
@@ -112,7 +112,7 @@ impl Held {
                     std::ptr::with_exposed_provenance(addr as usize),
                     len as usize,
                 );
-                // SAFETY: who posts promises that the source stays until the operation completes, or, where it is copied
+                // SAFETY: the caller of the post promises that the source stays until the operation completes, or, where it is copied
                 // now, as long as it may be held: until its release, which rings before it returns.
                 unsafe { copy(from, room[..len].as_mut_ptr(), len) };
             }

@@ -56,7 +56,7 @@ impl<H: Hca> Context<'_, H> {
     /// # Errors
     /// As for [`is_past`](Self::is_past).
     pub fn is_past_or_wakes(self, point: &Point, waker: &Waker) -> Result<bool, ConnError> {
-        // Cloned, and dropped where it is not needed, without the lock: both are code of whoever made the waker.
+        // Cloning and dropping a waker run code of the program, so both happen without the lock.
         let mut own = Some(waker.clone());
         let mut locked = self.endpoint.lock();
         let past = self.look(&mut locked, point)?;

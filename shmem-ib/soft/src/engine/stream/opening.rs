@@ -11,7 +11,7 @@
 //! ```
 //! Meanwhile messages go by datagrams, as they do where nobody answers. The port is closed as soon as nobody is invited.
 //!
-//! An invitation carries a code that only who has the job's key can compute ([`proof`](crate::proof)), and the number of the
+//! An invitation carries a code that only holders of the job's key can compute ([`proof`](crate::proof)), and the number of the
 //! first request of its queue pair; those before the last one that was accepted do nothing. So no stranger has a process connect.
 //! The token is random and goes to the peer's address alone, so who says it is the peer, or can read the packets between the two.
 //! Who says something else, or nothing in time, is closed.
