@@ -11,7 +11,10 @@ const VALGRIND: &str = "valgrind";
 /// Says nothing but errors, which give a status of their own.
 const OPTIONS: [&str; 2] = ["-q", "--error-exitcode=9"];
 /// valgrind keeps notes for each byte, and looks through them at the end.
-const SMALL: (&str, &str) = ("SHMEM_SYMMETRIC_SIZE", "4M");
+const SMALL: [(&str, &str); 2] = [
+    ("SHMEM_SYMMETRIC_SIZE", "4M"),
+    ("SHMEM_STATICS_SIZE", "16M"),
+];
 
 /// Whether there is a valgrind that works.
 pub(crate) fn found() -> bool {
@@ -31,7 +34,11 @@ fn programs_run_without_errors() {
     }
     for options in ["-n 1", "-n 2", "-n 2 --nodes 2"] {
         let program = [&[VALGRIND], &OPTIONS[..], &[STATICS]].concat();
-        let job = shmrun(options, &program).env(SMALL.0, SMALL.1);
+        let job = SMALL
+            .into_iter()
+            .fold(shmrun(options, &program), |job, (name, value)| {
+                job.env(name, value)
+            });
         assert!(job.succeed().contains("static data checked"), "{options}");
     }
 }
