@@ -4,6 +4,7 @@
 //! - [`packets`]: reliable connections, packet by packet
 //! - [`messages`], [`verbs`], [`xrc_messages`]: random programs on bad networks, against a model
 //! - [`conversations`]: long connections on networks that lose up to half of all packets
+//! - [`replays`]: packets of an earlier job that a stranger sends again
 //! - [`incast`]: many senders to one receiver with a small buffer
 //!
 //! `shmem_testkit::seeds` describes how to run more seeds, or one.
@@ -13,5 +14,6 @@ mod conversations;
 mod incast;
 mod messages;
 mod packets;
+mod replays;
 mod verbs;
 mod xrc_messages;

@@ -569,4 +569,6 @@ impl Manager {
 }
 
 #[cfg(test)]
+mod replay_tests;
+#[cfg(test)]
 mod tests;

@@ -8,14 +8,14 @@ use shmem_verbs::Mtu;
 
 const MS: u64 = 1_000_000;
 
-fn address(pe: u32) -> UdAddress {
+pub(super) fn address(pe: u32) -> UdAddress {
     UdAddress {
         qpn: Qpn(pe + 1),
         ..UdAddress::default()
     }
 }
 
-fn identity() -> Identity {
+pub(super) fn identity() -> Identity {
     Identity {
         job_id: [1; 16],
         job_key: &[2; 32],
@@ -23,7 +23,7 @@ fn identity() -> Identity {
     }
 }
 
-fn manager_of(identity: &Identity, pe: u32) -> Manager {
+pub(super) fn manager_of(identity: &Identity, pe: u32) -> Manager {
     let local = Local {
         pe,
         ud: address(pe),
@@ -37,7 +37,7 @@ fn manager_of(identity: &Identity, pe: u32) -> Manager {
     Manager::new(identity, local, u64::from(pe))
 }
 
-fn ready(manager: &mut Manager, now: u64) {
+pub(super) fn ready(manager: &mut Manager, now: u64) {
     let memory = Memory {
         segments: std::iter::once(Segment::default()).collect(),
         ..Memory::default()

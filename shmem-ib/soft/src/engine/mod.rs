@@ -46,5 +46,8 @@ mod pair_tests;
 #[path = "tests/placing.rs"]
 mod placing_tests;
 #[cfg(test)]
+#[path = "tests/strangers.rs"]
+mod stranger_tests;
+#[cfg(test)]
 #[path = "tests/xrc.rs"]
 mod xrc_tests;

@@ -25,8 +25,18 @@ pub(super) fn av(last: u8) -> AddressVector {
 
 /// Two connected queue pairs, each with memory that the other may use as `access` says.
 pub(super) fn pair(mtu: Mtu, access: Access) -> [End; 2] {
+    pair_of(mtu, access, |_| {})
+}
+
+/// The same, with engines that `prepare` has changed.
+pub(super) fn pair_of(
+    mtu: Mtu,
+    access: Access,
+    prepare: impl Fn(&mut Engine<VecMemory>),
+) -> [End; 2] {
     let mut ends = [1, 2].map(|n| {
         let mut engine = Engine::new(av(n), mtu, n.into(), VecMemory::new(BASE, LEN));
+        prepare(&mut engine);
         let mr = engine.reg_mr(BASE, LEN as u64, access).unwrap();
         let cq = engine.create_cq(8).unwrap();
         let qpn = engine.create_qp(&QpInit::new(QpType::Rc, cq)).unwrap();
