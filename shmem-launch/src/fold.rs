@@ -60,18 +60,22 @@ impl Notice {
         key
     }
 
-    /// How often the same was said besides.
-    pub fn repetition(&self) -> impl fmt::Display {
-        let first: String = self.text.lines().next().unwrap_or_default().into();
-        let excerpt: String = first.chars().take(EXCERPT).collect();
-        let rest = if excerpt.len() < self.text.trim_end().len() {
-            " ..."
-        } else {
-            ""
-        };
+    /// How often the same was said besides, with the beginning of the words unless that PE's number is `enough`.
+    pub fn repetition(&self, enough: bool) -> impl fmt::Display {
         let (count, rank) = (self.count, self.rank);
         let says = if count == 1 { "says" } else { "say" };
-        format!("{count} more {says} the same as PE {rank}: {excerpt}{rest}")
+        let mut text = format!("{count} more {says} the same as PE {rank}");
+        if !enough {
+            let first = self.text.lines().next().unwrap_or_default();
+            let excerpt: String = first.chars().take(EXCERPT).collect();
+            let rest = if excerpt.len() < self.text.trim_end().len() {
+                " ..."
+            } else {
+                ""
+            };
+            text += &format!(": {excerpt}{rest}");
+        }
+        text
     }
 }
 
@@ -81,6 +85,8 @@ pub struct Fold {
     known: Vec<Notice>,
     by_key: HashMap<String, usize>,
     bytes: usize,
+    /// Whether something was told that could not be remembered.
+    is_full: bool,
 }
 
 /// What becomes of something that was told.
@@ -115,6 +121,7 @@ impl Fold {
         };
         let bytes = (1 + keys.len()) * notice.text.len() + OVERHEAD;
         if self.bytes + bytes > REMEMBERED {
+            self.is_full = true;
             return Passed::Unknown(notice);
         }
         self.bytes += bytes;
@@ -127,6 +134,12 @@ impl Fold {
             ..notice.clone()
         });
         Passed::On(Notice { count: 1, ..notice })
+    }
+
+    /// Whether the PE has told one text only, which its number then stands for.
+    pub fn told_one(&self, rank: u32) -> bool {
+        let texts = self.known.iter().filter(|n| n.rank == rank && !n.adds);
+        !self.is_full && texts.count() == 1
     }
 
     /// What was said again since it was told, in the order in which it was first said.
@@ -175,6 +188,9 @@ mod tests {
         };
         assert_eq!(fold.take_counts(), [six]);
         assert_eq!(fold.take_counts(), []);
+        assert!(fold.told_one(3) && fold.told_one(5) && !fold.told_one(1));
+        fold.add(notice(3, "another"));
+        assert!(!fold.told_one(3));
     }
 
     #[test]
@@ -233,14 +249,15 @@ mod tests {
         assert_eq!(t.line(&[]).to_string(), "PE 3 (node 1): it\nhurts");
         let hosts = ["a".into(), "b".into()];
         assert_eq!(t.line(&hosts).to_string(), "PE 3 (node 1, b): it\nhurts");
-        let again = t.repetition().to_string();
+        let again = t.repetition(false).to_string();
         assert_eq!(again, "1 more says the same as PE 3: it ...");
         let many = Notice {
             count: 8191,
             ..notice(0, "no")
         };
-        let again = many.repetition().to_string();
-        assert_eq!(again, "8191 more say the same as PE 0: no");
+        let again = |enough| many.repetition(enough).to_string();
+        assert_eq!(again(false), "8191 more say the same as PE 0: no");
+        assert_eq!(again(true), "8191 more say the same as PE 0");
     }
 
     proptest! {

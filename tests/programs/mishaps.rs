@@ -79,7 +79,7 @@ fn main() -> Result<(), shmem::Error> {
         return Ok(());
     }
     let world = match mishap.as_str() {
-        "lock-twice" => shmem::init_thread(ThreadLevel::Serialized)?,
+        "lock-in-another-thread" => shmem::init_thread(ThreadLevel::Serialized)?,
         _ => shmem::init()?,
     };
     match mishap.as_str() {
@@ -245,7 +245,20 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             "alltoall-too-long" => alltoall(array, array, usize::MAX / 2 + 1),
             "no-such-root" => shmem::broadcast(array, array, 9),
             "fcollect-too-long" => fcollect(array, array),
-            "lock-twice" => drop([Lock::at(array).lock(), Lock::at(array).lock()]),
+            "lock-twice" => {
+                // A lock may be tried in vain, and its guard may be dropped by another thread.
+                let lock = Lock::at(array);
+                let held = lock.lock();
+                assert!(lock.try_lock().is_none());
+                let thread = std::thread::spawn(|| drop(held));
+                thread.join().expect("it lets go");
+                drop([lock.lock(), lock.lock()]);
+            }
+            "lock-in-another-thread" => {
+                let _held = Lock::at(array).lock();
+                let thread = std::thread::spawn(move || drop(Lock::at(array).lock()));
+                thread.join().expect("it has the lock");
+            }
             "unlock-free-lock" => {
                 let word = raw::symmetric(array.as_ptr().cast(), 8).expect("it is symmetric");
                 // SAFETY: a word for a lock.

@@ -96,18 +96,12 @@ impl Runtime {
     #[cold]
     fn differ(&self, team: &Team, mine: &Announcement, pe: usize, theirs: &Announcement) -> ! {
         let world = team.is_world();
-        let mut both = [
-            (self.me, mine.beside(theirs, world).to_string()),
-            (pe, theirs.beside(mine, world).to_string()),
-        ];
-        both.sort();
-        let [(first, does), (second, other)] = both;
-        let node = |pe: usize| self.node_of[pe];
         fault::fail(&format!(
-            "PE {first} (node {}) is in {does}, but PE {second} (node {}) in {other}: all members of {team} must call \
-             the same collectives in the same order with matching arguments",
-            node(first),
-            node(second),
+            "this PE is in {}, but PE {pe} (node {}) is in {}: all members of {team} must call the same collectives in \
+             the same order with matching arguments",
+            mine.beside(theirs, world),
+            self.node_of[pe],
+            theirs.beside(mine, world),
         ))
     }
 }

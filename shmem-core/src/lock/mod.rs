@@ -2,7 +2,9 @@
 //!
 //! * This file: [`Lock`], for programs.
 //! * [`queue`]: how it works, over symmetric addresses, for every interface.
+//! * [`owners`]: which thread of the PE holds one.
 
+pub(crate) mod owners;
 pub(crate) mod queue;
 
 use std::fmt;
@@ -23,7 +25,8 @@ use crate::symmetric::array::SymSlice;
 /// What it has started on a [`Context`](crate::Context) it completes itself.
 ///
 /// Threads of a PE may use the same lock: one of them at a time stands in the queue of PEs. A thread
-/// that takes a lock which it holds waits for itself.
+/// that asks for a lock that it holds panics, because it would wait for itself. It holds the lock until its guard
+/// is dropped, even if it has given the guard to another thread.
 ///
 /// ```
 /// # fn main() -> Result<(), shmem::Error> {
@@ -92,7 +95,8 @@ impl Lock {
     /// Waits until it is this PE's turn, and takes the lock.
     ///
     /// # Panics
-    /// Before [`init`](crate::init).
+    /// Before [`init`](crate::init). If this thread holds the lock; or, with a [thread level](crate::ThreadLevel) below
+    /// `Multiple`, if this PE does.
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_set_lock`.

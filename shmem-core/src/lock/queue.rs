@@ -21,8 +21,8 @@
 //! are 0 before, and all changes to a node come one after another: the next PE's number once, the
 //! grant once, and the reset only when both have come or cannot come.
 //!
-//! `queued` is also what keeps the threads of a PE apart: who finds it set waits for the PE's own
-//! word until the thread before is through.
+//! `queued` is also what keeps the threads of a PE apart: a thread that finds it set waits for the PE's own
+//! word until the thread before is through. If it took the lock itself, it panics instead ([`owners`]).
 
 use std::panic::Location;
 
@@ -35,6 +35,7 @@ use crate::error::Called;
 use crate::fault;
 use crate::heap::access;
 use crate::heap::address::Sym;
+use crate::lock::owners;
 use crate::recording::Call;
 use crate::runtime::{Runtime, ThreadLevel, rt};
 
@@ -148,6 +149,9 @@ impl Runtime {
         });
         let called = Some(Location::caller());
         while !self.enter(at) {
+            if owners::took(at) {
+                self.thread_waits_for_itself(at);
+            }
             if self.threads.level() < ThreadLevel::Multiple {
                 self.waits_for_itself(at);
             }
@@ -158,14 +162,14 @@ impl Runtime {
         let before = self.exchange_tail(at, self.guess(at, 0), name(self.me), |_| true);
         // The exchange accepts every tail.
         let (Ok(before) | Err(before)) = before;
-        if before == 0 {
-            return;
+        if before != 0 {
+            let before = before as usize - 1;
+            self.tell_node(before, at, name(self.me) << NEXT_SHIFT);
+            self.wait_for(told(LockWait::Turn, at, before as u32, called), || {
+                self.own_lock_word(at) & GRANTED != 0
+            });
         }
-        let before = before as usize - 1;
-        self.tell_node(before, at, name(self.me) << NEXT_SHIFT);
-        self.wait_for(told(LockWait::Turn, at, before as u32, called), || {
-            self.own_lock_word(at) & GRANTED != 0
-        });
+        owners::take(at);
     }
 
     /// Takes the lock at `at` if it is free. Returns whether it did.
@@ -176,8 +180,9 @@ impl Runtime {
         }
         let free = |tail| tail == 0;
         let taken = self.exchange_tail(at, self.guess(at, 0), name(self.me), free);
-        if taken.is_err() {
-            self.leave(at);
+        match taken {
+            Ok(_) => owners::take(at),
+            Err(_) => self.leave(at),
         }
         taken.is_ok()
     }
@@ -187,6 +192,7 @@ impl Runtime {
         if self.own_lock_word(at) & QUEUED == 0 {
             return false;
         }
+        owners::release(at);
         self.quiet();
         let mut next = next_of(self.own_lock_word(at));
         if next.is_none() {
@@ -212,22 +218,25 @@ impl Runtime {
 
     #[cold]
     #[track_caller]
+    fn thread_waits_for_itself(&self, at: usize) -> ! {
+        panic!(
+            "this thread holds the lock at symmetric offset {at:#x} already: it would wait for itself"
+        )
+    }
+
+    #[cold]
+    #[track_caller]
     fn waits_for_itself(&self, at: usize) -> ! {
         panic!(
-            "PE {} asks for the lock at symmetric offset {at:#x}, which it holds: it would wait for \
-             itself. (Threads may wait for each other's locks after an init with thread level \
-             Multiple.)",
-            self.me
+            "this PE holds the lock at symmetric offset {at:#x} already: it would wait for itself. (Threads may wait \
+             for each other's locks after an init with thread level Multiple.)"
         )
     }
 
     #[cold]
     #[track_caller]
     fn not_held(&self, at: usize) -> ! {
-        panic!(
-            "PE {} lets go of the lock at symmetric offset {at:#x}, which it does not hold",
-            self.me
-        )
+        panic!("this PE lets go of the lock at symmetric offset {at:#x}, but does not hold it")
     }
 }
 
@@ -239,7 +248,8 @@ impl Runtime {
 /// changes.
 ///
 /// # Panics
-/// Before init, or where this PE holds the lock and its thread level lets nobody else give it back.
+/// Before init. If this thread took the lock and no thread has let go of it since; or, with a thread level below
+/// `Multiple`, if this PE holds the lock.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_set_lock`.

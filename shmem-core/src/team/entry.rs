@@ -80,9 +80,8 @@ impl Team {
     #[track_caller]
     fn half_done(&self) -> ! {
         panic!(
-            "an operation of the program panicked on PE {} in a reduction or scan over {self}, whose other members may \
-             wait for ever: the team is of no more use",
-            self.members.world_pe(self.my_pe).unwrap_or_default()
+            "an operation of the program panicked on this PE in a reduction or scan over {self}, whose other members may \
+             wait for ever: the team is of no more use"
         )
     }
 
@@ -96,9 +95,8 @@ impl Team {
     #[track_caller]
     fn crowded(&self) -> ! {
         panic!(
-            "two threads of PE {} are in collectives of {self} at once; let one thread call them, \
-             lock, or use a team for each",
-            self.members.world_pe(self.my_pe).unwrap_or_default()
+            "this PE calls a collective of {self} while it is in another one: the operation of a reduction can call none, \
+             and of several threads one at a time (let one thread call them, lock, or use a team for each)"
         )
     }
 }

@@ -77,6 +77,7 @@ mod collectives {
 }
 #[path = "../../src/lock"]
 mod lock {
+    pub(crate) mod owners;
     pub(crate) mod queue;
 }
 mod recording {

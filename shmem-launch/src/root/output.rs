@@ -255,14 +255,15 @@ impl Root {
         if notice.count > 1 {
             let count = notice.count - 1;
             let again = Notice { count, ..notice };
-            self.say_as("shmem", &again.repetition().to_string());
+            self.say_as("shmem", &again.repetition(true).to_string());
         }
     }
 
     /// Says how often PEs have said the same.
     pub(super) fn tell_counts(&mut self) {
         for notice in self.fold.take_counts() {
-            self.say_as("shmem", &notice.repetition().to_string());
+            let enough = self.fold.told_one(notice.rank);
+            self.say_as("shmem", &notice.repetition(enough).to_string());
         }
     }
 

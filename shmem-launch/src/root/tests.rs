@@ -134,7 +134,7 @@ fn what_pes_say_alike_is_told_once_and_counted_at_the_end() {
     assert_eq!(write_all(&mut r).1, now);
     up(&mut r, &told(3, 7, "ouch\nit hurts\n"), 2);
     up(&mut r, &Frame::Exited, 4);
-    let then = "shmem: 8 more say the same as PE 2: ouch ...\n";
+    let then = "shmem: 8 more say the same as PE 2\n";
     assert_eq!(write_all(&mut r).1, then);
     up(&mut r, &done(), 5);
     assert_eq!(write_all(&mut r).1, "", "it is said once");

@@ -293,12 +293,18 @@ fn who_calls_something_else_is_named_with_the_routine() {
             let out = job.run();
             let err = &out.stderr;
             assert_eq!(out.status.code(), Some(1), "{options} {case}: {err}");
-            let first = [format!("{last} is in {does}"), format!("{last} in {does}")];
+            let first = [
+                format!("shmem: {last}: this PE is in {does}"),
+                format!(", but {last} is in {does}"),
+            ];
             assert!(
                 first.iter().any(|first| err.contains(first)),
                 "{options} {case}: {err}"
             );
-            let then = [format!(") is in {others}"), format!(") in {others}")];
+            let then = [
+                format!("this PE is in {others}"),
+                format!(") is in {others}"),
+            ];
             assert!(
                 then.iter().any(|then| err.contains(then)),
                 "{options} {case}: {err}"
