@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::address::Address;
 use crate::doorbell::Doorbell;
 use crate::stats::StatsRecord;
+use crate::sys;
 use crate::waiting::Record;
 
 /// How far a PE has come. The NLA reads it to tell a PE that ended in order from one that left
@@ -34,6 +35,8 @@ pub struct PeBlock {
     pid: AtomicU32,
     /// How often the PE has begun to be one: before it does anything else in an init, it counts.
     pub life: AtomicU32,
+    /// The thread that called init, for those who ask what the PE does while it waits for nobody.
+    thread: AtomicU32,
     /// The layout of this PE's static data, once that lies in its segment; else 0.
     pub statics: AtomicU64,
     /// Whether the PE compares what it calls with others (`SHMEM_CHECK`), from its init on.
@@ -66,6 +69,7 @@ impl PeBlock {
     pub fn set_state(&self, state: PeState) {
         if state == PeState::Starting {
             self.pid.store(std::process::id(), Ordering::Relaxed);
+            self.thread.store(sys::thread_id(), Ordering::Relaxed);
         }
         self.state.store(state as u32, Ordering::Release);
     }
@@ -84,5 +88,10 @@ impl PeBlock {
     /// Process id once init was called, else 0.
     pub fn pid(&self) -> u32 {
         self.pid.load(Ordering::Relaxed)
+    }
+
+    /// Id of the thread that called init last, 0 before.
+    pub fn thread(&self) -> u32 {
+        self.thread.load(Ordering::Relaxed)
     }
 }

@@ -94,6 +94,19 @@ fn who_skips_a_barrier_is_named() {
     hang.end();
 }
 
+/// The kernel says of a thread that joins another one that it is in a futex, which says nothing of the PE.
+#[test]
+fn what_is_told_of_a_process_is_that_of_the_thread_that_called_init() {
+    let hang = Hang::start("-n 2", &[HANGS, "thread", "1"], &[]);
+    hang.tells(&[
+        "PE 1 (node 0, pid ",
+        ") computes (is in no call that waits): its process is sleeping in the kernel",
+    ]);
+    let said = hang.said();
+    assert!(!said.contains(" in futex"), "{said}");
+    hang.end();
+}
+
 /// Without `SHMEM_CHECK`, which would find it at once.
 #[test]
 fn a_job_of_which_a_pe_leaves_while_others_wait_for_it_is_ended() {

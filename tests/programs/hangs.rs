@@ -16,6 +16,17 @@ fn main() -> Result<(), shmem::Error> {
     let mut args = std::env::args().skip(1);
     let how = args.next().unwrap_or_default();
     let culprit: usize = args.next().and_then(|pe| pe.parse().ok()).unwrap_or(13);
+    match how.as_str() {
+        // As "barrier", in a thread for which `main` waits, as in a test program.
+        "thread" => {
+            let thread = std::thread::spawn(move || hang("barrier", culprit));
+            thread.join().expect("it does not panic")
+        }
+        how => hang(how, culprit),
+    }
+}
+
+fn hang(how: &str, culprit: usize) -> Result<(), shmem::Error> {
     if how == "init" && std::env::var("PMI_RANK").is_ok_and(|rank| rank == culprit.to_string()) {
         elsewhere();
     }
@@ -24,7 +35,7 @@ fn main() -> Result<(), shmem::Error> {
     let flags = alloc::<u64>(8)?;
     let lock = Lock::new()?;
     barrier_all();
-    match how.as_str() {
+    match how {
         // It skips a barrier.
         "barrier" if me == culprit => elsewhere(),
         "barrier" => barrier_all(),
@@ -91,7 +102,7 @@ fn main() -> Result<(), shmem::Error> {
         }
         // It never calls init, as the others do.
         "init" => {}
-        _ => panic!("hangs barrier | flag | lock | stopped | team | init"),
+        _ => panic!("hangs barrier | thread | flag | lock | stopped | team | init"),
     }
     elsewhere()
 }

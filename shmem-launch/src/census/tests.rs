@@ -297,6 +297,35 @@ fn who_has_gone_on_is_not_missing() {
     has(&text, &["missing: PE 3; PE 2 has begun it, too"]);
 }
 
+/// A stopped PE waits in a finalize that others have left; PEs that are not checked are in different collectives.
+#[test]
+fn who_is_elsewhere_has_not_begun_the_same() {
+    let text = told(1, 5, |rank, pe| {
+        let call = match rank {
+            4 => Collective::Reduce,
+            _ => Collective::Finalize,
+        };
+        *pe = found(pe.local, &[world(5, call, 42)]);
+        pe.begun = 42;
+        match rank {
+            1 => (pe.ended, pe.state) = (true, PeState::Finalized),
+            2 => (pe.waits, pe.state) = (Vec::new(), PeState::Finalized),
+            3 => (pe.waits, pe.begun) = (Vec::new(), 43),
+            _ => {}
+        }
+    });
+    let of = |what| format!("waits {what}, for 12.0 s; PEs ");
+    has(
+        &text,
+        &[
+            &(of("in finalize, or at the end of main")
+                + "1-3 (3) have left it; PE 4 is in a different collective\n"),
+            &(of("in a reduction of the world team (its no. 42)")
+                + "1-3 (3) have left it; PE 0 is in a different collective\n"),
+        ],
+    );
+}
+
 #[test]
 fn the_holder_of_a_lock_is_found() {
     let lock = |behind| Wait::Lock {

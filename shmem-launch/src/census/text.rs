@@ -34,8 +34,41 @@ pub struct Job<'a> {
 struct Line<'a> {
     group: &'a Group,
     missing: RankSet,
-    /// Of those, who have already been where the others are.
-    passed: RankSet,
+    /// PEs that have begun as many collectives, and so are not missing.
+    not_missing: [RankSet; 3],
+}
+
+/// Where a PE is that others find in no collective with them, though it has begun as many: an index of
+/// [`Line::not_missing`].
+#[derive(Clone, Copy)]
+enum Elsewhere {
+    /// It has left the collective.
+    Left,
+    /// It waits in a different collective, as programs that are not checked may (`SHMEM_CHECK=0`).
+    Differs,
+    /// It does something that does not show whether it has left.
+    Begun,
+}
+
+/// Where a group is that has begun at least `number` collectives of the world team, the last one perhaps not `call`.
+fn elsewhere(group: &Group, call: Collective, number: u32) -> Elsewhere {
+    match &group.doing {
+        Doing::Runs {
+            life: Life::Finalized | Life::Ended,
+            ..
+        } => Elsewhere::Left,
+        _ if group.begun.least > u64::from(number) => Elsewhere::Left,
+        Doing::Waits {
+            what:
+                What::Collective {
+                    call: other,
+                    kind: TeamKind::World,
+                    ..
+                },
+            ..
+        } if *other != call => Elsewhere::Differs,
+        _ => Elsewhere::Begun,
+    }
 }
 
 impl Census {
@@ -111,18 +144,18 @@ impl Census {
 
     /// The line of one group, without the PEs that are missing.
     pub(super) fn line_of(&self, group: &Group, job: Job<'_>) -> String {
-        let (missing, passed) = Default::default();
+        let (missing, not_missing) = Default::default();
         let line = Line {
             group,
             missing,
-            passed,
+            not_missing,
         };
         line.text(job)
     }
 
     fn line<'a>(&self, group: &'a Group, job: Job<'_>) -> Line<'a> {
         let mut missing = group.for_whom.without(&group.ranks);
-        let mut passed = RankSet::default();
+        let mut not_missing = <[RankSet; 3]>::default();
         if let Doing::Waits { what, .. } = &group.doing {
             // Those that do the same in another state of their process are there, too.
             let mut there = RankSet::default();
@@ -132,20 +165,23 @@ impl Census {
                 }
             }
             if let What::Collective {
+                call,
                 members,
                 number,
                 kind,
-                ..
             } = what
             {
                 missing.add(&all(members, job.n_pes).without(&there));
                 if let (TeamKind::World, Some(number)) = (kind, number) {
                     for other in &self.groups {
                         if other.begun.least >= u64::from(*number) {
-                            passed.add(&other.ranks.common(&missing));
+                            let set = &mut not_missing[elsewhere(other, *call, *number) as usize];
+                            set.add(&other.ranks.common(&missing));
                         }
                     }
-                    missing = missing.without(&passed);
+                    for set in &not_missing {
+                        missing = missing.without(set);
+                    }
                 }
             }
             if let What::Lock {
@@ -160,7 +196,7 @@ impl Census {
         Line {
             group,
             missing,
-            passed,
+            not_missing,
         }
     }
 }
@@ -252,13 +288,18 @@ impl Line<'_> {
         if !self.missing.is_empty() {
             let _ = write!(text, "; {}", self.whom());
         }
-        if !self.passed.is_empty() {
-            let verb = if self.passed.len() == 1 {
-                "has"
-            } else {
-                "have"
+        for place in [Elsewhere::Left, Elsewhere::Differs, Elsewhere::Begun] {
+            let ranks = &self.not_missing[place as usize];
+            let does = match (place, ranks.len()) {
+                (_, 0) => continue,
+                (Elsewhere::Left, 1) => "has left it",
+                (Elsewhere::Left, _) => "have left it",
+                (Elsewhere::Differs, 1) => "is in a different collective",
+                (Elsewhere::Differs, _) => "are in a different collective",
+                (Elsewhere::Begun, 1) => "has begun it, too",
+                (Elsewhere::Begun, _) => "have begun it, too",
             };
-            let _ = write!(text, "; {} {verb} begun it, too", self.passed.named("PE"));
+            let _ = write!(text, "; {} {does}", ranks.named("PE"));
         }
         text
     }

@@ -34,7 +34,8 @@ pub use status::Status;
 pub use stop::{OthersStopped, Undisturbed, stop_others};
 pub use thread::{
     barrier_by_others, barrier_everywhere, bind_to, end_at_once, futex_wait, futex_wake, has_ended,
-    is_library_thread, register_barrier_everywhere, spawn_thread, was_forked, watch_forks,
+    is_library_thread, register_barrier_everywhere, spawn_thread, thread_id, was_forked,
+    watch_forks,
 };
 
 /// Takes over a descriptor that this process was started with, such as one that a launcher names in

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use rustix::thread::futex::{self, Flags};
-use rustix::thread::{MembarrierCommand, membarrier};
+use rustix::thread::{MembarrierCommand, gettid, membarrier};
 
 use super::page_up;
 use crate::cpus::Cpus;
@@ -105,6 +105,11 @@ thread_local! {
 /// Whether [`spawn_thread`] has started this thread.
 pub fn is_library_thread() -> bool {
     OF_LIBRARY.get()
+}
+
+/// The kernel's id of the calling thread.
+pub fn thread_id() -> u32 {
+    gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
 /// Starts a detached thread that blocks the program's signals. Its stack has `stack` bytes in addition to the program's thread-local

@@ -63,7 +63,7 @@ impl AgentProcess {
             let now = monotonic_ns();
             let looks = started && !ended && now - began < LOOKS_NS;
             let (process, cpu) = match looks {
-                true => process(pe.pid, ticks).unzip(),
+                true => process(pe.pid, block.thread(), ticks).unzip(),
                 false => (None, None),
             };
             let found = Found {
@@ -85,12 +85,20 @@ impl AgentProcess {
     }
 }
 
-/// State and CPU time of a process.
-fn process(pid: i32, ticks: u64) -> Option<(Process, u64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (state, cpu) = look::parse_stat(&stat, ticks)?;
+/// State and CPU time of a process. The state is that of `thread`, as long as the process has it: the main thread of
+/// a program may only wait for the thread that called init, as that of a test program does.
+fn process(pid: i32, thread: u32, ticks: u64) -> Option<(Process, u64)> {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let (mut state, cpu) = look::parse_stat(&read("stat")?, ticks)?;
+    let mut wchan = "wchan".to_owned();
+    if let Some(stat) = read(&format!("task/{thread}/stat"))
+        && let Some((of_thread, _)) = look::parse_stat(&stat, ticks)
+    {
+        state = of_thread;
+        wchan = format!("task/{thread}/wchan");
+    }
     let place = match state {
-        b'S' | b'D' => std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default(),
+        b'S' | b'D' => read(&wchan).unwrap_or_default(),
         _ => String::new(),
     };
     Some((Process { state, place }, cpu))
