@@ -2,8 +2,6 @@
 
 use std::error::Error as StdError;
 
-/// For the test of what the compiler says.
-pub use shmem_macros::test_without_feature;
 #[cfg(feature = "test")]
 pub use shmem_test::{Test, test};
 

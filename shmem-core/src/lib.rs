@@ -39,7 +39,8 @@
 //!   [`Team::all_gather`]; of symmetric arrays: [`broadcast`], [`reduce`], [`fcollect`], [`alltoall`]; of parts of any
 //!   length: [`alltoallv()`].
 //! * [`testing`]: with the feature `test`, `#[shmem::test]`, a test that is a job.
-//! * [`prelude`]: everything but that attribute, to be imported with `*`.
+//! * [`prelude`]: everything but that attribute. Import it with `*`, not the root: `use shmem::*` makes ordinary `#[test]`s
+//!   ambiguous where the feature `test` is on.
 //! * [`raw`]: addresses and byte counts, for other languages.
 //!
 //! # Threads
@@ -129,8 +130,12 @@ pub use one_sided::*;
 pub use ordering::*;
 #[doc(no_inline)]
 pub use teams::*;
-#[doc(no_inline)]
-pub use testing::*;
 pub use topics::*;
 #[doc(no_inline)]
 pub use waiting::*;
+
+// Not by way of `testing`, so that the compiler names the feature where it is missing. Without the feature no attribute of
+// this name may be here: with one, `use shmem::*` would make each `#[test]` ambiguous.
+#[cfg(feature = "test")]
+#[doc(no_inline)]
+pub use shmem_macros::test;

@@ -18,11 +18,13 @@ pub mod job {
 pub mod testing {
     #[cfg(feature = "test")]
     pub use shmem_macros::test;
-    #[cfg(not(feature = "test"))]
-    pub use shmem_macros::test_without_feature as test;
 }
 
-/// Everything for `use shmem::prelude::*` but the attribute `test`, which a `#[test]` of the same module would be taken for.
+/// Everything but the attribute `test`, for `use shmem::prelude::*`.
+///
+/// With the feature `test`, `use shmem::*` imports the attribute, too. Then the compiler refuses an ordinary `#[test]` in that
+/// module, and in modules that import it by `use super::*`: "`test` is ambiguous". No crate can avoid that for an attribute
+/// of this name. With the prelude `#[test]` is the standard library's, and `#[shmem::test]` a job.
 pub mod prelude {
     #[doc(no_inline)]
     pub use super::{
@@ -103,4 +105,15 @@ pub mod collective {
     pub use crate::alltoallv::alltoallv;
     pub use crate::collectives::values::Parts;
     pub use crate::collectives::{api::*, op::*};
+}
+
+/// Without the feature there is no attribute that a `#[test]` could be taken for.
+#[cfg(all(test, not(feature = "test")))]
+mod tests {
+    use crate::*;
+
+    #[test]
+    fn all_names_leave_ordinary_tests_alone() {
+        assert_eq!(SPEC_VERSION, (1, 6));
+    }
 }

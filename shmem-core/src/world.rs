@@ -154,8 +154,12 @@ pub fn init_thread_from(
 /// ```
 ///
 /// An error waits for nobody: it is told with what caused it and with the PE, once if many PEs have the
-/// same, and ends the whole job with status 1. So does one of [`init`] itself. A panic is told and ends the
-/// job in any case. Every error converts into a `Box<dyn Error>` by `?`, those of `anyhow` too, and strings do.
+/// same, and ends the whole job with status 1. So does one of [`init`] itself. Every error converts into a
+/// `Box<dyn Error>` by `?`, those of `anyhow` too, and strings do.
+///
+/// A panic is printed with the PE. If the program does not catch it, it ends the job. The panic of another thread ends that
+/// thread only: the job ends if the program joins it and panics in turn (`join().unwrap()`, `std::thread::scope`).
+/// PEs that wait for what a thread would have done wait for ever.
 ///
 /// **Collective**: when the program has come to its end, all PEs are waited for, as by [`World::finalize`].
 ///

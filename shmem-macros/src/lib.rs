@@ -37,16 +37,3 @@ pub fn test(args: TokenStream, item: TokenStream) -> TokenStream {
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }
-
-/// What `shmem::test` is where the feature is missing: the compiler says so.
-#[doc(hidden)]
-#[proc_macro_attribute]
-pub fn test_without_feature(_: TokenStream, item: TokenStream) -> TokenStream {
-    let what = "#[shmem::test] takes the feature `test` of shmem-core. In Cargo.toml: [dev-dependencies], \
-                shmem-core = { version = \"...\", features = [\"test\"] }, beside the dependency. Where `#[test]` means this \
-                because the module imports shmem::test, call that function as shmem::test(...), or use shmem::prelude";
-    let error = syn::Error::new(proc_macro2::Span::call_site(), what).into_compile_error();
-    let mut out = TokenStream::from(error);
-    out.extend(item);
-    out
-}

@@ -89,3 +89,27 @@ fn some_have_nothing(world: &World) -> Result<(), Error> {
 fn nothing_is_no_answer(world: &World) {
     greatest(world, &[]);
 }
+
+/// Ordinary tests beside jobs: the prelude leaves `#[test]` alone, here and in modules that import this one.
+mod beside {
+    use shmem::prelude::*;
+
+    fn twice(world: &World) -> usize {
+        2 * world.n_pes()
+    }
+
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn an_ordinary_test_is_no_job() {
+            assert!(!initialized());
+        }
+
+        #[shmem::test(pes = 2)]
+        fn a_job_is_one(world: &World) {
+            assert_eq!(twice(world), 4);
+            assert!(test(alloc::<u64>(1).unwrap(), Cmp::Eq, 0), "the function");
+        }
+    }
+}
