@@ -128,12 +128,13 @@ pub(super) fn record_connections(rt: &Runtime) {
 }
 
 /// What is counted of an endpoint, to be added to that of others of this PE.
-fn counts(s: &EndpointStats) -> [(Stat, u64); 20] {
+fn counts(s: &EndpointStats) -> [(Stat, u64); 21] {
     let messages = s.connect.offers_sent
         + s.connect.waits_sent
         + s.connect.drains_sent
         + s.connect.segments_sent
         + s.connect.xrc.asks_sent;
+    let dropped = s.hca.icrc_errors + s.hca.dropped + s.connect.rejected();
     [
         (Stat::Initiated, s.connect.started),
         (Stat::QueuePairs, s.queue_pairs_created),
@@ -155,6 +156,7 @@ fn counts(s: &EndpointStats) -> [(Stat, u64); 20] {
         (Stat::Duplicates, s.hca.duplicates),
         (Stat::OutOfSequence, s.hca.out_of_sequence),
         (Stat::SendRefusals, s.hca.send_refusals),
+        (Stat::PacketsDropped, dropped),
     ]
 }
 
