@@ -417,6 +417,9 @@ fn is_early(e: &io::Error) -> bool {
 }
 
 #[cfg(test)]
+mod user_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::hca_address::HcaAddresses;
@@ -450,7 +453,7 @@ mod tests {
         drop(host);
     }
 
-    fn meeting(job: &str, node: u32, ranks: &[u32]) -> Meeting {
+    pub(super) fn meeting(job: &str, node: u32, ranks: &[u32]) -> Meeting {
         Meeting {
             job: format!("test {job} {}", std::process::id()),
             node,
@@ -461,7 +464,7 @@ mod tests {
     }
 
     /// Of a job of 5 PEs, the first 3 of which are on node 0.
-    fn segment(node: u32) -> NodeSegment {
+    pub(super) fn segment(node: u32) -> NodeSegment {
         NodeSegment::create(&JobFacts {
             job_id: [1; 16],
             job_key: [2; 32],
