@@ -256,7 +256,7 @@ fn the_time_limit_tells_before_it_ends_a_job() {
     }
 }
 
-fn ps(args: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) fn ps(args: &[&str]) -> (Option<i32>, String, String) {
     let out = Command::new(SHMRUN).arg("--ps").args(args).output();
     let out = out.expect("shmrun runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");

@@ -4,11 +4,11 @@
 //! Needs `ip` and the right to make network namespaces: the need `hosts` of `SHMEM_TEST_REQUIRE`.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use shmem_testkit::needs::skipped;
-use shmem_testkit::{Job, text};
+use shmem_testkit::{Job, Running, text};
 
 use crate::programs::{CONFORMANCE, HELLO, HISTOGRAM, RING, shmrun};
 
@@ -21,9 +21,10 @@ cd / && exec ip netns exec "$prefix$host" env -i PATH=/usr/sbin:/usr/bin:/sbin:/
 "#;
 
 /// Hosts `0`, `1`, .. with the addresses 10.78.0.1, .. and 10.79.0.1, .. on Ethernet.
-struct Network {
+pub(crate) struct Network {
     prefix: String,
-    dir: PathBuf,
+    /// Files of a test, removed with the network.
+    pub(crate) dir: PathBuf,
 }
 
 fn ip(command: &str) -> Result<String, String> {
@@ -36,7 +37,7 @@ fn ip(command: &str) -> Result<String, String> {
 }
 
 impl Network {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("shmh{}-{number}-", std::process::id());
@@ -76,10 +77,21 @@ impl Network {
     }
 
     fn job(&self, options: &str, program: &str) -> Job {
+        self.over(shmrun(options, &[program]))
+    }
+
+    /// A job of `shmrun` whose hosts are these.
+    pub(crate) fn over(&self, job: Job) -> Job {
         let rsh = format!("sh {} {}", self.dir.join("rsh").display(), self.prefix);
         // No host knows that it shares its cores with the others.
-        let job = shmrun(options, &[program]).env("SHMEM_SPIN", "0");
-        job.env("SHMEM_RSH", &rsh)
+        job.env("SHMEM_SPIN", "0").env("SHMEM_RSH", &rsh)
+    }
+
+    /// A program on a host, which gets its input by a pipe.
+    pub(crate) fn start(&self, host: u32, program: &[&str]) -> Running {
+        let host = format!("{}{host}", self.prefix);
+        let words = [&["netns", "exec", &host], program].concat();
+        Job::new("ip", "", &words).stdin(Stdio::piped()).start()
     }
 
     /// Packets that a host has sent.

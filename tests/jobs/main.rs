@@ -38,6 +38,7 @@ mod pmi_store;
 mod programs;
 mod registration;
 mod seeing;
+mod strangers;
 mod tools;
 mod transport;
 mod tutorial;

@@ -43,6 +43,7 @@ programs! {
     STEP4_ATOMICS = "step4-atomics";
     STEP5_SIGNALS = "step5-signals";
     STEP6_HALO = "step6-halo";
+    STRANGERS = "strangers";
     TEAMS = "teams";
     THREADS = "threads";
     WAITING = "waiting-under-test";
