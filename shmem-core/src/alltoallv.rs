@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use shmem_node::recording::Routine;
+
 use crate::allocate::scratch::lend;
 use crate::collectives::values::Parts;
 use crate::datum::Datum;
@@ -126,6 +128,7 @@ impl Team {
             work.len(),
             self.n_pes()
         );
+        let _recorded = self.composed(Routine::Alltoallv);
         let plan = self.plan(parts.iter().map(|part| part.as_ref().len()), work);
         assert!(
             plan.total() <= dest.len(),
@@ -175,6 +178,7 @@ impl Team {
 pub fn alltoallv<T: Datum>(parts: &[impl AsRef<[T]>]) -> Result<Parts<T>, Error> {
     let world = Team::world();
     world.check_parts(parts.len());
+    let _recorded = world.composed(Routine::Alltoallv);
     let work = lend::<SymSlice<u64>>(WORDS * world.n_pes())?;
     let plan = world.plan(parts.iter().map(|part| part.as_ref().len()), work.arrays());
     let most = world.max(plan.total());

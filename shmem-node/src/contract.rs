@@ -133,7 +133,7 @@ pub const ENV_BINDINGS: &str = "SHMEM_BINDINGS";
 
 /// The first part of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
 /// a library of different versions refuse each other instead of misreading memory.
-pub const NODE_CONTRACT: &str = "22";
+pub const NODE_CONTRACT: &str = "23";
 
 /// Most PEs of a job.
 pub const MAX_PES: u32 = 1 << 20;
@@ -212,6 +212,11 @@ pub fn offered(value: &str) -> Result<Descriptors, OtherContract> {
         Some(first) => Ok(Descriptors { first }),
         None => Err(OtherContract(version.to_owned())),
     }
+}
+
+/// What [`ENV_NODE`] offers this process, if `shmrun` has started it.
+pub fn offered_here() -> Option<Result<Descriptors, OtherContract>> {
+    Some(offered(&std::env::var(ENV_NODE).ok()?))
 }
 
 /// The launcher is of another version.

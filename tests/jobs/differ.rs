@@ -126,9 +126,9 @@ const CASES: [Case; 29] = [
         "collect of u64 into the array at offset 0x",
     ),
     (
-        "fcollect-of-values",
-        "fcollect of 8 bytes (1 u64)",
-        "fcollect of 8 bytes (1 f64)",
+        "all-gather",
+        "all_gather of 8 bytes (1 u64)",
+        "all_gather of 8 bytes (1 f64)",
     ),
     (
         "alloc-in-alltoallv",

@@ -121,6 +121,40 @@ fn calls_are_counted_exactly() {
     }
 }
 
+/// What a routine calls in turn is part of it.
+#[test]
+fn routines_that_are_made_of_others_have_their_own_names() {
+    let dir = Dir::new("composed");
+    let file = dir.file("job.html");
+    let options = format!("-n 4 --nodes 2 --report {file}");
+    shmrun(&options, &[SEEN, "composed"]).succeed();
+    let page = Page::read(&file);
+    let routines = page.routines();
+    for (name, calls) in [
+        ("all_gather", 4.0),
+        ("all_gather_parts", 4.0),
+        ("alltoallv", 4.0),
+        ("set_lock", 4.0),
+        ("test_lock", 1.0),
+        ("clear_lock", 5.0),
+        ("alloc", 4.0 * 4.0),
+        ("atomic", 4.0),
+        ("barrier", 11.0 * 4.0),
+    ] {
+        assert_eq!(routines[name].0, calls, "{name}: {routines:?}");
+    }
+    for part in [
+        "fcollect",
+        "collect",
+        "alltoall",
+        "sync",
+        "put_nbi",
+        "atomic, fetching",
+    ] {
+        assert!(!routines.contains_key(part), "{part}: {routines:?}");
+    }
+}
+
 #[test]
 fn the_one_that_is_waited_for_is_named() {
     let dir = Dir::new("slow");

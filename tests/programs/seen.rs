@@ -3,7 +3,7 @@
 //! `seen [slow|killed|set|any]`: each PE sends 64 bytes and a signal to the next one and waits for those from the one before,
 //! reads 16 bytes of the next, adds to a word of PE 0, and meets the others ten times. With `slow` the
 //! last PE comes late to each of these meetings; with `killed` it is killed in front of them. With `set` all but PE 0 have five broadcasts of their own as an active set, to which the last one
-//! comes late, too. With `any` PE 1 waits for one of eight words, of which PE 0 writes the sixth after a while. A put to a PE that does
+//! comes late, too. With `composed` all call routines that are made of others. With `any` PE 1 waits for one of eight words, of which PE 0 writes the sixth after a while. A put to a PE that does
 //! not exist fails, and between two calls of `pcontrol` there are calls that nobody is to see.
 
 use std::time::Duration;
@@ -73,6 +73,18 @@ fn main() -> Result<(), shmem::Error> {
                     raw::barrier(group);
                 }
             }
+        }
+    }
+    if how == "composed" {
+        world.all_gather(me);
+        world.all_gather_parts(&vec![me; me]);
+        shmem::alltoallv(&vec![vec![me; 100]; n])?;
+        // One at a time.
+        let lock = shmem::Lock::new()?;
+        drop(lock.lock());
+        shmem::barrier_all();
+        if me == 0 {
+            drop(lock.try_lock().expect("nobody has it"));
         }
     }
     if how == "any" {

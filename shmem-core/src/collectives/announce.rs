@@ -248,6 +248,7 @@ impl Announcement {
                 format!(" of {} into the array at offset {first:#x}", self.element)
             }
             Some(Call::Collect) if !self.element.is_empty() => format!(" of {}", self.element),
+            Some(Call::AllGatherParts) => format!(" of {}", self.element),
             Some(Call::Barrier | Call::Sync | Call::Collect | Call::Destroy | Call::Finalize)
             | None => String::new(),
             Some(_) => format!(" of {self}"),

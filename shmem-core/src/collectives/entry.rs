@@ -10,10 +10,11 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
+use shmem_node::recording::Routine;
 use shmem_node::waiting::{Collective as Call, Wait};
 
 use super::announce::Announcement;
-use crate::recording::Call as RecordedCall;
+use crate::recording::{Call as RecordedCall, Scope};
 use crate::runtime::{Runtime, rt};
 use crate::team::{Guard, Team};
 
@@ -45,6 +46,16 @@ impl Team {
             rt.agree(self, &say(Announcement::new(call, at)));
         }
         (rt, guard)
+    }
+
+    /// Records a collective of the team that is made of other calls, until the result is dropped: those are not recorded
+    /// then. The number of the first one stands for it.
+    #[track_caller]
+    pub(crate) fn composed(&self, routine: Routine) -> Option<Scope> {
+        rt().scope(|| RecordedCall {
+            at: self.collective_number(self.begun().1.wrapping_add(1)),
+            ..RecordedCall::of(routine)
+        })
     }
 }
 

@@ -10,8 +10,10 @@
 use std::mem::MaybeUninit;
 use std::ops::{Deref, Range};
 
+use shmem_node::recording::Routine;
 use shmem_node::waiting::Collective as Call;
 
+use super::announce::Announcement;
 use super::combine::{Combine, combine};
 use super::gather::Items;
 use super::op::{Max, Min, Prod, ReduceOp, Sum};
@@ -156,17 +158,11 @@ impl Team {
     fn gather<T: Datum>(
         &self,
         call: Call,
-        alike: usize,
+        say: impl FnOnce(Announcement) -> Announcement,
         part: &[T],
         ends: impl Fn(usize) -> usize,
     ) -> Vec<T> {
-        let (rt, _guard) = self.enter(call, |said| {
-            let said = said.with([alike]);
-            match call {
-                Call::Collect => said.of::<T>(),
-                _ => said.elements::<T>(1),
-            }
-        });
+        let (rt, _guard) = self.enter(call, say);
         let (n, size) = (ends(self.n_pes() - 1), size_of::<T>());
         let mut all = Vec::<T>::with_capacity(n);
         // SAFETY: the vector has room for all parts, which fill it; any bytes are values.
@@ -197,7 +193,13 @@ impl Team {
     #[doc(alias("MPI_Allgather", "allgather", "fcollect"))]
     #[track_caller]
     pub fn all_gather<T: Datum>(&self, value: T) -> Vec<T> {
-        self.gather(Call::Fcollect, 1, &[value], |i| i + 1)
+        self.gather_one(Call::AllGather, value)
+    }
+
+    /// A value of each member, for a call that may have another name.
+    #[track_caller]
+    fn gather_one<T: Datum>(&self, call: Call, value: T) -> Vec<T> {
+        self.gather(call, |said| said.elements::<T>(1), &[value], |i| i + 1)
     }
 
     /// What all members give, in order of their numbers; each may give another number of elements.
@@ -221,13 +223,16 @@ impl Team {
     #[doc(alias("MPI_Allgatherv", "allgatherv", "collect"))]
     #[track_caller]
     pub fn all_gather_parts<T: Datum>(&self, part: &[T]) -> Parts<T> {
-        let mut ends = self.all_gather(part.len());
+        let _recorded = self.composed(Routine::AllGatherParts);
+        let call = Call::AllGatherParts;
+        let mut ends = self.gather(call, |said| said.of::<T>(), &[part.len()], |i| i + 1);
         let mut end = 0;
         for len in &mut ends {
             end += *len;
             *len = end;
         }
-        let all = self.gather(Call::Collect, end, part, |i| ends[i]);
+        let say = |said: Announcement| said.of::<T>().with([end]);
+        let all = self.gather(call, say, part, |i| ends[i]);
         Parts::new(all, ends)
     }
 
@@ -254,7 +259,8 @@ impl Team {
     pub fn broadcast_value<T: Datum>(&self, value: T, root: usize) -> T {
         self.check_root(root);
         let only_root = |i| usize::from(i >= root);
-        let got = self.gather(Call::Broadcast, root, &[value], only_root);
+        let say = |said: Announcement| said.elements::<T>(1).with([root]);
+        let got = self.gather(Call::Broadcast, say, &[value], only_root);
         got[0]
     }
 
@@ -283,7 +289,7 @@ impl Team {
     #[track_caller]
     pub fn reduce_value<T: Datum, O: ReduceOp<T>>(&self, value: T, op: O) -> T {
         if size_of::<T>() > VALUE_SIZE {
-            let all = self.all_gather(value);
+            let all = self.gather_one(Call::Reduce, value);
             let made = all.into_iter().reduce(|a, b| op.combine(a, b));
             return made.expect("a team has members");
         }

@@ -174,6 +174,10 @@ impl Runtime {
 
     /// Takes the lock at `at` if it is free. Returns whether it did.
     pub(crate) fn lock_test(&self, at: usize) -> bool {
+        let _recorded = self.scope(|| Call {
+            at,
+            ..Call::of(Routine::TestLock)
+        });
         if !self.enter(at) {
             self.progress();
             return false;
@@ -192,6 +196,10 @@ impl Runtime {
         if self.own_lock_word(at) & QUEUED == 0 {
             return false;
         }
+        let _recorded = self.scope(|| Call {
+            at,
+            ..Call::of(Routine::ClearLock)
+        });
         owners::release(at);
         self.quiet();
         let mut next = next_of(self.own_lock_word(at));

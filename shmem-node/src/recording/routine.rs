@@ -33,6 +33,8 @@ numbered! {
         WaitUntilAny = 42, "wait_until_any";
         WaitUntilSome = 43, "wait_until_some";
         SetLock = 44, "set_lock";
+        TestLock = 45, "test_lock";
+        ClearLock = 46, "clear_lock";
         Barrier = 50, "barrier";
         Sync = 51, "sync";
         Broadcast = 52, "broadcast";
@@ -46,6 +48,9 @@ numbered! {
         Realloc = 61, "realloc";
         Free = 62, "free";
         Destroy = 63, "destroy";
+        AllGather = 64, "all_gather";
+        AllGatherParts = 65, "all_gather_parts";
+        Alltoallv = 66, "alltoallv";
         Connect = 70, "connect";
         Disconnect = 71, "disconnect";
     }
@@ -78,8 +83,8 @@ impl Routine {
             20..=29 => Group::Atomic,
             30..=39 => Group::Order,
             40..=49 => Group::Wait,
-            50..=57 => Group::Collective,
-            58..=69 => Group::Memory,
+            50..=57 | 64..=69 => Group::Collective,
+            58..=63 => Group::Memory,
             _ => Group::Network,
         }
     }
@@ -114,6 +119,8 @@ impl From<Collective> for Routine {
             Collective::Realloc => Self::Realloc,
             Collective::Free => Self::Free,
             Collective::Destroy => Self::Destroy,
+            Collective::AllGather => Self::AllGather,
+            Collective::AllGatherParts => Self::AllGatherParts,
         }
     }
 }
@@ -141,6 +148,7 @@ mod tests {
         }
         assert_eq!(Routine::PutSignalNbi.group(), Group::Rma);
         assert_eq!(Routine::Split.group(), Group::Memory);
+        assert_eq!(Routine::Alltoallv.group(), Group::Collective);
         assert_eq!(Routine::Disconnect.group(), Group::Network);
         assert!(Routine::AtomicPlain.writes() && !Routine::Iget.writes());
         assert!(!Routine::Barrier.is_one_sided());

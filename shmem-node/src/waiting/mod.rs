@@ -40,6 +40,8 @@ numbered! {
         Realloc = 12, "realloc";
         Free = 13, "free";
         Destroy = 14, "destroy";
+        AllGather = 15, "all_gather";
+        AllGatherParts = 16, "all_gather_parts";
     }
 }
 
@@ -51,6 +53,7 @@ impl Collective {
         match self {
             Self::Alloc | Self::Realloc | Self::Free | Self::Destroy => text.into(),
             Self::Fcollect | Self::Collect | Self::Alltoall | Self::Finalize => text.into(),
+            Self::AllGather | Self::AllGatherParts => text.into(),
             _ => format!("a {text}"),
         }
     }
