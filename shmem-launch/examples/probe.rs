@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use shmem_node::contract::{self, ENV_NODE};
+use shmem_node::contract;
 use shmem_node::pe_block::PeState;
 use shmem_node::segment::NodeView;
 use shmem_node::sys;
@@ -34,8 +34,8 @@ fn variable(name: &str) -> u32 {
 }
 
 fn main() {
-    let offer = std::env::var(ENV_NODE).expect("shmrun has started this");
-    let fds = contract::offered(&offer).expect("of this version");
+    let fds = contract::offered_here().expect("shmrun has started this");
+    let fds = fds.expect("of this version");
     let [tables, heap] =
         [fds.tables(), fds.heap()].map(|fd| sys::lent(fd).expect("an open descriptor"));
     let view = NodeView::attach(tables, heap).expect("the node segment can be mapped");

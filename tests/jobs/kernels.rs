@@ -102,6 +102,7 @@ const SPARED: &[&str] = &[
     "prctl:1",
     "prctl:4",
     "prctl:15",
+    "prlimit64",
     "process_vm_readv process_vm_writev ptrace",
     "recvmmsg",
     "rseq",

@@ -1,13 +1,13 @@
 //! A program of which PE 1 tells what of its memory a core file would hold, and then crashes. The
 //! other PEs wait for it.
 
-use shmem_node::contract::{self, ENV_NODE};
+use shmem_node::contract;
 use shmem_node::segment::NodeView;
 use shmem_node::sys;
 
 fn main() -> Result<(), shmem::Error> {
-    let offer = std::env::var(ENV_NODE).expect("shmrun has started this");
-    let fds = contract::offered(&offer).expect("of this version");
+    let fds = contract::offered_here().expect("shmrun has started this");
+    let fds = fds.expect("of this version");
     let [tables, heap] =
         [fds.tables(), fds.heap()].map(|fd| sys::lent(fd).expect("not taken before init"));
     let node = NodeView::attach(tables, heap).expect("the node segment can be mapped");

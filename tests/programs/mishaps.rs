@@ -7,7 +7,7 @@ use shmem::{
     Cmp, Lock, SymSlice, ThreadLevel, World, alloc, alltoall, barrier_all, fcollect, my_pe, raw,
     wait_until,
 };
-use shmem_node::contract::{self, ENV_NODE};
+use shmem_node::contract;
 use shmem_node::sys;
 use shmem_node::to_agent::{MESSAGE_MAX, ToAgent};
 
@@ -310,8 +310,8 @@ extern "C" fn end_of_exit() {
 
 /// What PE 1 says to its agent over the socket that the PEs share, without init.
 fn says(mishap: &str) -> ! {
-    let offer = std::env::var(ENV_NODE).expect("shmrun has started this");
-    let fds = contract::offered(&offer).expect("of this version");
+    let fds = contract::offered_here().expect("shmrun has started this");
+    let fds = fds.expect("of this version");
     let socket = sys::inherit(fds.agent()).expect("a socket to the agent");
     let say = |said: ToAgent<'_>| said.send(socket.as_fd()).expect("the agent reads");
     let (local, adds) = (1, false);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::io;
 
-use shmem_node::contract::{self, ENV_LOCAL_RANK, ENV_NODE};
+use shmem_node::contract::{self, ENV_LOCAL_RANK};
 use shmem_pmi::process::{Process, Request};
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 
@@ -26,10 +26,10 @@ impl Member {
     /// # Errors
     /// This is no process of a job of `shmrun`, or the launcher is of another version.
     pub fn join() -> io::Result<Self> {
-        let Ok(offer) = std::env::var(ENV_NODE) else {
+        let Some(fds) = contract::offered_here() else {
             return Err(io::Error::other("start this with shmrun"));
         };
-        let fds = contract::offered(&offer).map_err(io::Error::other)?;
+        let fds = fds.map_err(io::Error::other)?;
         let agent = peer_pid(fds.pmi())?;
         let process = Process::init().map_err(io::Error::other)?;
         let mapping = process.job_attr(process_mapping::KEY);

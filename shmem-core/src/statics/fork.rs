@@ -10,10 +10,12 @@
 //! them for the PE: nothing but a warning helps.
 
 use std::cell::Cell;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use shmem_node::sys;
 
 use super::Stretch;
 use crate::heap::access;
@@ -21,8 +23,8 @@ use crate::heap::access;
 struct Shared {
     stretches: &'static [Stretch],
     /// The file of the heap memory, and what it is: the program may close it.
-    file: RawFd,
-    identity: (libc::dev_t, libc::ino_t),
+    file: BorrowedFd<'static>,
+    identity: sys::FileId,
     /// Where this PE's segment begins in it.
     in_file: u64,
     /// Whether the C library is part of the program.
@@ -37,23 +39,14 @@ thread_local! {
     static COPY: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
 }
 
-fn identity(file: RawFd) -> Option<(libc::dev_t, libc::ino_t)> {
-    // SAFETY: an all-zero stat is valid, and the call fills it in or fails.
-    unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        (libc::fstat(file, &mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
-    }
-}
-
 /// Gives children that are forked from now on a private copy of these stretches.
 pub(super) fn keep_private(
     stretches: &'static [Stretch],
-    heap: BorrowedFd<'static>,
+    file: BorrowedFd<'static>,
     in_file: u64,
     static_libc: bool,
 ) {
-    let file = heap.as_raw_fd();
-    let Some(identity) = identity(file) else {
+    let Ok(identity) = sys::file_id(file) else {
         return;
     };
     let shared = Shared {
@@ -81,12 +74,12 @@ impl Shared {
     fn parts(&self, stretch: &Stretch, mut copy: impl FnMut(usize, usize)) {
         let begin = self.in_file + stretch.at as u64;
         let end = begin + stretch.pages() as u64;
-        if identity(self.file) != Some(self.identity) {
+        if sys::file_id(self.file).ok() != Some(self.identity) {
             return copy(0, stretch.pages());
         }
         let seek = |from: u64, whence| {
             // SAFETY: plain system call; nobody reads or writes the file by its position.
-            let at = unsafe { libc::lseek(self.file, from as libc::off_t, whence) };
+            let at = unsafe { libc::lseek(self.file.as_raw_fd(), from as libc::off_t, whence) };
             u64::try_from(at).unwrap_or(end).clamp(from, end)
         };
         let mut at = begin;
@@ -177,7 +170,7 @@ extern "C" fn in_child() {
                     stretch.pages(),
                     libc::PROT_READ | libc::PROT_WRITE,
                     libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE,
-                    shared.file,
+                    shared.file.as_raw_fd(),
                     (shared.in_file + stretch.at as u64) as libc::off_t,
                 );
             }

@@ -5,7 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use shmem_node::sys::getrlimit;
 
 /// The limits with which this process, or the one that it was forked from, began: of descriptors, file sizes and
 /// stacks, if they have been raised, and of core files, if there are to be none.

@@ -2,13 +2,15 @@
 
 use std::ffi::{CStr, c_void};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::Resource;
+
+use super::getrlimit;
 
 /// Bytes of a page of this machine: what the kernel maps, protects and gives memory by. A power of two.
 pub fn page_size() -> usize {
@@ -60,7 +62,7 @@ pub fn file_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
 pub type FileId = [u64; 2];
 
 /// Which file a descriptor refers to.
-pub fn file_id(fd: BorrowedFd<'_>) -> io::Result<FileId> {
+pub fn file_id(fd: impl AsFd) -> io::Result<FileId> {
     let stat = rustix::fs::fstat(fd)?;
     Ok([stat.st_dev, stat.st_ino])
 }

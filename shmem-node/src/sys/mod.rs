@@ -2,6 +2,7 @@
 //! whose errors are values. What it does not have (mappings that stay, threads without frills, interfaces)
 //! is unsafe code beside them. Everything here returns `io::Error` with the operating system's reason.
 
+mod limits;
 mod memory;
 mod net;
 mod socket;
@@ -17,10 +18,11 @@ use std::sync::Mutex;
 
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::{Errno, FdFlags};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::Resource;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
+pub use limits::getrlimit;
 pub use memory::{
     FileId, Mapping, address_limit, file_id, file_len, file_size_limit, give_back, huge_memfd,
     memfd, page_size, page_up, reserve, seal, secret,

@@ -12,7 +12,9 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, setrlimit};
+
+use super::getrlimit;
 
 /// Receives what a socket has now, without waiting: an error of the kind `WouldBlock` if that is
 /// nothing; 0 at its end.

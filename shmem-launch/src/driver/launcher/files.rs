@@ -11,8 +11,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use shmem_node::sys::{FileId, file_id};
 
 use crate::frame::Stream;
 use crate::stdio::Separate;
@@ -39,7 +41,7 @@ pub(super) struct Files {
     /// The one used last at the end.
     open: VecDeque<(u32, File)>,
     /// Device and number of each file that was made.
-    made: HashMap<u32, (u64, u64)>,
+    made: HashMap<u32, FileId>,
 }
 
 impl Files {
@@ -93,7 +95,7 @@ impl Files {
         if let Some(made) = self.made.get(&rank) {
             // What is a pipe by now must not make this wait.
             how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-            let same = |file: &File| identity(file).is_ok_and(|found| found == *made);
+            let same = |file: &File| file_id(file).is_ok_and(|found| found == *made);
             match how.open(&path) {
                 Ok(file) if same(&file) => return Ok(file),
                 // The user may have removed what is not needed any more.
@@ -110,7 +112,7 @@ impl Files {
                 }
                 _ => e,
             })?;
-        self.made.insert(rank, identity(&file)?);
+        self.made.insert(rank, file_id(&file)?);
         Ok(file)
     }
 
@@ -129,11 +131,6 @@ impl Files {
         self.open.push_back((rank, file));
         written
     }
-}
-
-/// Device and number of a file.
-fn identity(file: &File) -> io::Result<(u64, u64)> {
-    file.metadata().map(|m| (m.dev(), m.ino()))
 }
 
 /// Whether a file has a name as a PE's has.

@@ -6,14 +6,14 @@
 //! stream asks for, and otherwise tells why it cannot go on.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+
+use shmem_node::sys::file_id;
 
 use super::files::Files;
 use crate::exit;
@@ -91,7 +91,7 @@ fn reason(e: &io::Error) -> Option<String> {
 /// If a thread cannot be started.
 pub(super) fn writers(notes: &Notes, files: Option<[Files; 2]>) -> io::Result<[Sender<Text>; 2]> {
     let (out, err) = (Arc::default(), Arc::default());
-    let same = match (identity(Stream::Out), identity(Stream::Err)) {
+    let same = match (file_id(io::stdout()), file_id(io::stderr())) {
         (Ok(out), Ok(err)) => out == err,
         _ => false,
     };
@@ -101,14 +101,6 @@ pub(super) fn writers(notes: &Notes, files: Option<[Files; 2]>) -> io::Result<[S
         writer(Stream::Out, notes.clone(), out, out_files)?,
         writer(Stream::Err, notes.clone(), turn, err_files)?,
     ])
-}
-
-/// What a stream leads to.
-fn identity(stream: Stream) -> io::Result<(u64, u64)> {
-    let (out, err) = (io::stdout(), io::stderr());
-    let file = File::from(of(stream, &out, &err).try_clone_to_owned()?);
-    let file = file.metadata()?;
-    Ok((file.dev(), file.ino()))
 }
 
 fn writer(

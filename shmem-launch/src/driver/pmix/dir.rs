@@ -9,7 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use shmem_node::sys::file_id;
 
 /// Where it is best: the memory that processes share lies there, so it should be no disk.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -127,12 +128,10 @@ fn lock(dir: &Path) -> Option<File> {
 
 /// Whether that is what is there.
 fn is_at(file: &File, path: &Path) -> bool {
-    let number = |m: std::fs::Metadata| (m.dev(), m.ino());
-    let (this, there) = (
-        file.metadata().map(number),
-        path.symlink_metadata().map(number),
-    );
-    this.is_ok_and(|this| there.is_ok_and(|there| this == there))
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let there = open(path, flags, Mode::empty()).map_err(std::io::Error::from);
+    let there = there.and_then(file_id);
+    file_id(file).is_ok_and(|this| there.is_ok_and(|there| this == there))
 }
 
 #[cfg(test)]
