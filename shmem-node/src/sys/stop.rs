@@ -2,7 +2,8 @@
 //!
 //! The thread that stops the others sends each one a signal, whose handler waits. A thread whose handler runs does not
 //! write memory, and neither does the kernel in a system call of it. Each thread gets a signal that it does not block.
-//! Threads that block all signals that could be used go on: nothing but a debugger stops them.
+//! Threads that block all signals that could be used go on: nothing but a debugger stops them. This library's own threads
+//! do, and are known, so nobody waits to see whether they open their masks.
 //!
 //! A stopped thread may hold any lock, the allocator's among them. So nothing here allocates once the first signal is
 //! sent.
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags, RawDir, open, stat};
 use rustix::io::{Errno, read};
 
-use super::{Status, futex_wait, futex_wake};
+use super::thread::is_own_thread;
+use super::{Status, futex_wait, futex_wake, thread_id};
 
 /// Threads at most: so much is set aside beforehand.
 const MOST: usize = 4096;
@@ -267,6 +269,8 @@ enum Sight {
     BlockedRunning,
     /// The thread blocks all signals that are free, and sleeps.
     BlockedAsleep,
+    /// The thread is this library's. It blocks all signals.
+    Own,
     Ended,
 }
 
@@ -312,6 +316,9 @@ fn has_ended(why: Errno) -> bool {
 
 /// Looks at a thread. Allocates nothing.
 fn look_at(id: libc::pid_t, free: u64) -> Result<Sight, &'static str> {
+    if is_own_thread(id.cast_unsigned()) {
+        return Ok(Sight::Own);
+    }
     match Status::read(path_of(&mut [0; 64], id, "status"), STATUS) {
         Ok(status) => sight(&status, free, || awaited_by(id)),
         Err(why) if has_ended(why) => Ok(Sight::Ended),
@@ -410,7 +417,7 @@ fn ask(
                     sent?;
                     continue;
                 }
-                Sight::Ended => Duration::ZERO,
+                Sight::Own | Sight::Ended => Duration::ZERO,
                 Sight::BlockedRunning => BLOCKED_RUNNING,
                 Sight::BlockedAsleep => BLOCKED_ASLEEP,
             };
@@ -443,8 +450,7 @@ impl OthersStopped {
 
     /// Lists threads that were not known before. Returns whether there were any.
     fn list_more(&mut self) -> Result<bool, &'static str> {
-        // SAFETY: plain system call.
-        let own = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
+        let own = thread_id().cast_signed();
         let unlisted = "the threads of the process cannot be listed";
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(c"/proc/self/task", flags, Mode::empty()).map_err(|_| unlisted)?;

@@ -98,6 +98,38 @@ pub fn watch_forks() {
     });
 }
 
+/// Ids of the threads that [`spawn_thread`] has started and that run, as far as there is room for them; else 0. Not in
+/// static data for the same reason: such a thread may begin while that moves.
+static OWN_THREADS: OnceLock<Box<[AtomicU32; 32]>> = OnceLock::new();
+
+/// A thread's entry among [`OWN_THREADS`], until this is dropped.
+struct Registered(Option<&'static AtomicU32>);
+
+impl Registered {
+    fn this_thread() -> Self {
+        let id = thread_id();
+        let takes = |entry: &&AtomicU32| {
+            let taken = entry.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok()
+        };
+        Self(OWN_THREADS.get().and_then(|all| all.iter().find(takes)))
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(entry) = self.0 {
+            entry.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether the thread with this id is one that [`spawn_thread`] has started and that has begun.
+pub(super) fn is_own_thread(id: u32) -> bool {
+    let is_it = |entry: &AtomicU32| entry.load(Ordering::Relaxed) == id;
+    OWN_THREADS.get().is_some_and(|all| all.iter().any(is_it))
+}
+
 thread_local! {
     static OF_LIBRARY: Cell<bool> = const { Cell::new(false) };
 }
@@ -125,12 +157,14 @@ pub fn spawn_thread(stack: usize, run: impl FnOnce() + Send + 'static) -> io::Re
         // SAFETY: the pointer came from `Box::into_raw` of this very type, and comes only once.
         let run = unsafe { Box::from_raw(run.cast::<F>()) };
         OF_LIBRARY.set(true);
+        let _registered = Registered::this_thread();
         run();
         ptr::null_mut()
     }
     fn enter_of<F: FnOnce()>(_: &F) -> extern "C" fn(*mut libc::c_void) -> *mut libc::c_void {
         enter::<F>
     }
+    OWN_THREADS.get_or_init(Box::default);
     let enter = enter_of(&run);
     let run = Box::into_raw(Box::new(run));
     // SAFETY: the attribute object is initialised, used and destroyed here; the new thread owns

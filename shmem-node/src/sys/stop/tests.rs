@@ -125,6 +125,38 @@ fn threads_that_block_signals_share_the_time_to_wait() {
 }
 
 #[test]
+fn the_librarys_own_threads_are_left_alone_at_once() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    super::super::spawn_thread(64 << 10, move || {
+        tell.send(thread_id()).unwrap();
+        let _ = ended.recv();
+    })
+    .unwrap();
+    let id = told.recv().unwrap();
+    assert_eq!(look_at(id.cast_signed(), u64::MAX), Ok(Sight::Own));
+    assert!(!is_own_thread(thread_id()));
+    drop(end);
+    while is_own_thread(id) {
+        std::thread::sleep(LOOK);
+    }
+    let began = Instant::now();
+    let threads = listed(2);
+    let mut kernel = Simulated {
+        now: began,
+        sight: |id, _| match id {
+            0 => Ok(Sight::Own),
+            _ => Ok(Sight::Takes(64)),
+        },
+        sent: Vec::new(),
+    };
+    assert_eq!(ask(&threads, began + LIMIT, &mut kernel), Ok(()));
+    assert!(kernel.now < began + LOOK, "nobody waits");
+    assert_eq!(states(&threads), [LEFT_ALONE, ASKED]);
+}
+
+#[test]
 fn asking_ends_at_the_deadline_and_at_errors() {
     let began = Instant::now();
     let threads = listed(2);
