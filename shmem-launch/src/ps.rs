@@ -12,7 +12,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-use shmem_node::sys::peer_user;
+use shmem_node::sys::{connect_now, peer_user};
 
 use crate::census::text::time;
 use crate::exit;
@@ -152,8 +152,9 @@ fn ask(user: u32, pid: u32, question: Question) -> io::Result<String> {
         Question::Waits => LATER,
         Question::Stacks => 3 * LATER,
     };
-    let address = SocketAddr::from_abstract_name(name(user, pid))?;
-    let mut stream = UnixStream::connect_addr(&address)?;
+    // Without waiting: another user may have taken the name, and accept nobody.
+    let mut stream = UnixStream::from(connect_now(name(user, pid).as_bytes())?);
+    stream.set_nonblocking(false)?;
     if peer_user(stream.as_fd())? != user {
         let e = "the socket of that name is another user's";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, e));
