@@ -392,3 +392,20 @@ fn may_go_on(e: &io::Error) -> bool {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_listened_at_and_never_all_of_them() {
+        for host in ["127.0.0.1", "localhost"] {
+            let at = listen(host, 0).unwrap().local_addr().unwrap();
+            assert!(at.ip().is_loopback(), "{host}: {at}");
+        }
+        // Of documentation, so no machine has it.
+        listen("192.0.2.1", 0).unwrap_err();
+        let error = make([0, 0, 0, 0].into(), HANDSHAKE).unwrap_err();
+        assert!(matches!(error, MakeError::Listen { .. }), "{error}");
+    }
+}

@@ -136,6 +136,8 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -145,6 +147,8 @@ mod tests {
         let make = |name: &str| ServerDir::make_in(&parent, &format!("{PREFIX}{name}")).unwrap();
         let (held, left) = (make("held"), make("left"));
         let (kept, gone) = (held.path().to_owned(), left.path().to_owned());
+        let mode = std::fs::metadata(&kept).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "of nobody else");
         std::fs::create_dir_all(gone.join("job/deeper")).unwrap();
         std::fs::write(gone.join("job/file"), "x").unwrap();
         let others = parent.join("other-dir");
