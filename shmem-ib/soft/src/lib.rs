@@ -29,10 +29,10 @@
 //! draining (SQD), and automatic path migration.
 //!
 //! # Limits
-//! Anyone who can send from the address and port of a peer can forge its packets: the ICRC is
-//! a checksum and no signature. What stands against those who cannot is that a packet has to name a key (32
-//! bits, as secret as the system's random numbers) and the next PSN (24 random bits). QPNs differ from
-//! process to process, but are no secrets.
+//! The ICRC is a checksum and no signature: anyone who can read the packets of a peer can forge others. A process that
+//! can only send from the peer's address and port lacks 32 bits of the ICRC, if both ends have a key
+//! ([`Engine::set_key`]). Without a key, a packet has to name an rkey (32 bits, as secret as the system's random
+//! numbers) and the next PSN (24 random bits). QPNs differ from process to process, but are no secrets.
 
 mod driver;
 mod engine;
