@@ -38,6 +38,16 @@ mod context {
 }
 #[path = "../../src/datum.rs"]
 mod datum;
+mod error {
+    pub(crate) type Called = Option<&'static std::panic::Location<'static>>;
+}
+mod fault {
+    pub(crate) use shmem_node::waiting::Place;
+
+    pub(crate) fn place_in_program(at: &std::panic::Location<'_>) -> Place {
+        Place::of(at)
+    }
+}
 #[path = "../../src/heap"]
 mod heap {
     pub(crate) mod access {

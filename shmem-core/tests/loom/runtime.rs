@@ -154,6 +154,9 @@ impl Runtime {
         }
     }
 
+    /// Models have no static data.
+    pub(crate) fn check_statics(&self, _pe: usize, _offset: usize) {}
+
     pub(crate) fn in_collective(&self, _team: &Team) -> Wait {
         Wait::Init
     }
