@@ -6,9 +6,10 @@ use std::time::Duration;
 use shmem_ib::connect::Published;
 use shmem_ib::connect::endpoint::{Directory, Lookup};
 use shmem_ib::verbs::{Fabric, Pkey};
+use shmem_node::layout::{AGREED_ALIGN, INTERNAL_SIZE};
 use shmem_node::segment::NodeView;
 
-use crate::pmi::{Book, Found};
+use crate::pmi::{Book, Found, heap_start};
 use crate::told::{Told, address_of};
 use crate::wait::{LAST_NAP, driven_mpi};
 
@@ -79,6 +80,17 @@ impl AddressTable {
                 compares(self.checks),
             ));
         }
+        let own = heap_start(&self.view);
+        if peer.heap_start != own {
+            let room =
+                |start: u32| (start as usize * AGREED_ALIGN).saturating_sub(INTERNAL_SIZE) >> 10;
+            let (theirs, own) = (room(peer.heap_start), room(own));
+            return Err(format!(
+                "its node has {theirs} KiB of room for static data before the heap, and the node of this PE {own} KiB, \
+                 because their first PEs run different programs. Set SHMEM_STATICS_SIZE={}k for all PEs",
+                theirs.max(own)
+            ));
+        }
         Ok(peer)
     }
 }
@@ -86,7 +98,7 @@ impl AddressTable {
 impl AddressTable {
     /// The layout of a PE's static data, once it has published that; `None` if it cannot be reached at all.
     /// Reports the wait for it in the block of this PE, the `local`th of its node.
-    pub(super) fn statics(&self, pe: u32, local: usize) -> Option<u64> {
+    pub(super) fn statics(&self, pe: u32, local: usize) -> Option<u32> {
         let mut told = None;
         loop {
             match self.book.find(pe) {

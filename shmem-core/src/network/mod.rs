@@ -38,7 +38,7 @@ use self::register::{Registrar, Shape};
 use crate::collectives::compares;
 use crate::error::Error;
 use crate::fault;
-use crate::pmi::{Book, Identity};
+use crate::pmi::{Book, Identity, short_layout};
 use crate::recording::watch_connections;
 use crate::told::OfEndpoint;
 
@@ -278,7 +278,7 @@ impl Network {
             .unwrap_or_else(|e| e.into_inner())
             .clone();
         match directory.and_then(|directory| directory.statics(pe as u32, self.adapter.local())) {
-            Some(theirs) => self.layouts.note(pe, theirs == layout),
+            Some(theirs) => self.layouts.note(pe, theirs == short_layout(layout)),
             None => true,
         }
     }

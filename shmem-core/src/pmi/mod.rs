@@ -17,6 +17,7 @@ use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::device::Device;
 use shmem_node::address::ADDRESS_LEN;
 use shmem_node::contract::Descriptors;
+use shmem_node::layout::AGREED_ALIGN;
 use shmem_node::segment::NodeView;
 use shmem_pmi::id::UniqueId;
 
@@ -38,6 +39,18 @@ pub(crate) enum Pmi {
     Agent(AgentClient),
     /// The PMI server of another launcher.
     Foreign(Arc<Foreign>),
+}
+
+/// A layout of static data as PEs publish it: 0 if the data is not symmetric.
+pub(crate) fn short_layout(layout: u64) -> u32 {
+    let folded = (layout ^ layout >> 32) as u32;
+    folded.max(u32::from(layout != 0))
+}
+
+/// Where the heaps of a node begin in their segments, as PEs publish it.
+pub(crate) fn heap_start(view: &NodeView) -> u32 {
+    // Segments are far smaller than the 256 TiB that this can say.
+    (view.heap_start() / AGREED_ALIGN) as u32
 }
 
 impl Pmi {
@@ -92,7 +105,8 @@ impl Pmi {
         let published = Published {
             checks,
             // Moved into the segment before, if it was.
-            statics: view.pe_block(local).statics.load(Ordering::Relaxed),
+            statics: short_layout(view.pe_block(local).statics.load(Ordering::Relaxed)),
+            heap_start: heap_start(view),
             ..endpoint.published()
         };
         let address: [u8; Published::LEN] = published.to_bytes();

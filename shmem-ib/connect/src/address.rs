@@ -28,7 +28,7 @@ pub enum AddressError {
     #[error("the 40-byte UD address is all zero: its PE has not published one")]
     Absent,
     /// Written by an incompatible version.
-    #[error("UD address has format version {0}, this program reads version 3: mixed builds?")]
+    #[error("UD address has format version {0}, this program reads version 4: mixed builds?")]
     Version(u8),
     /// The checksum or a reserved bit is wrong.
     #[error("UD address is damaged (its checksum or a reserved bit is wrong)")]
@@ -36,7 +36,7 @@ pub enum AddressError {
 }
 
 /// In four bits.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 impl UdAddress {
     /// The port, as verbs names it.
@@ -66,7 +66,9 @@ pub struct Published {
     /// apart who would wait for each other.
     pub checks: bool,
     /// Tells the layout of its static data from others; 0 if that is not symmetric. Of no matter to connections either.
-    pub statics: u64,
+    pub statics: u32,
+    /// Where the heap begins in the memory that it offers, in a unit of the directory's choice.
+    pub heap_start: u32,
 }
 
 /// Bit of [`Published::by_owner`] in the byte of version and fabric.
@@ -83,7 +85,8 @@ impl Published {
     const CRC: usize = 36;
 
     /// Encodes, big-endian: GID 16, UDP port 2, P_Key 2, a byte (version 4 bits, atomics by owners 1,
-    /// comparing 1, fabric 2), QPN 3, Q_Key 4, layout of static data 8, CRC-32 of the 36 bytes before.
+    /// comparing 1, fabric 2), QPN 3, Q_Key 4, layout of static data 4, start of the heap 4, CRC-32 of the 36
+    /// bytes before.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let ud = &self.ud;
@@ -96,7 +99,8 @@ impl Published {
         let checks = if self.checks { CHECKS } else { 0 };
         out[20] = VERSION << 4 | by_owner | checks | self.fabric.code();
         out[24..28].copy_from_slice(&ud.qkey.0.to_be_bytes());
-        out[28..Self::CRC].copy_from_slice(&self.statics.to_be_bytes());
+        out[28..32].copy_from_slice(&self.statics.to_be_bytes());
+        out[32..Self::CRC].copy_from_slice(&self.heap_start.to_be_bytes());
         let crc = crc32fast::hash(&out[..Self::CRC]);
         out[Self::CRC..].copy_from_slice(&crc.to_be_bytes());
         out
@@ -138,7 +142,8 @@ impl Published {
             pkey: Pkey(u16::from_be_bytes([bytes[18], bytes[19]])),
             by_owner: kind & BY_OWNER != 0,
             checks: kind & CHECKS != 0,
-            statics: u64::from(word(28)) << 32 | u64::from(word(32)),
+            statics: word(28),
+            heap_start: word(32),
         })
     }
 }
@@ -175,10 +180,11 @@ mod tests {
         #[test]
         fn round_trips(
             gid: [u8; 16], port: u16, qpn in 0u32..1 << 24, qkey in 0u32..1 << 31, fabric in 0u8..3,
-            pkey: u16, by_owner: bool, checks: bool, statics: u64,
+            pkey: u16, by_owner: bool, checks: bool, statics: u32, heap_start: u32,
         ) {
             let pkey = Pkey(pkey);
-            let this = Published { pkey, by_owner, checks, statics, ..published(gid, port, qpn, qkey, fabric) };
+            let known = published(gid, port, qpn, qkey, fabric);
+            let this = Published { pkey, by_owner, checks, statics, heap_start, ..known };
             prop_assert_eq!(Published::from_bytes(&this.to_bytes()), Ok(this));
         }
 

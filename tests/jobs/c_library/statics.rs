@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use shmem_testkit::Job;
 
 use super::toolchain::{Toolchain, sources, toolchain};
+use crate::launchers;
 
 /// A program in two builds, whose variables lie at different places.
 fn two_builds(c: &Toolchain) -> [PathBuf; 2] {
@@ -53,10 +54,8 @@ fn static_data_is_symmetric_among_the_pes_of_each_program() {
     for programs in [&programs, &turned] {
         // Each program is on one node, is alone on one, and is on two.
         for (options, n) in [("", 4), ("--nodes 2", 4), ("--nodes 3", 6)] {
-            for what in ["own", "query", "heap"] {
-                for job in jobs(c, programs, options, n, what) {
-                    assert_eq!(job.succeed(), "done\n", "{what} {options}");
-                }
+            for job in jobs(c, programs, options, n, "right") {
+                assert_eq!(job.succeed(), "done\n", "{options}");
             }
         }
     }
@@ -66,7 +65,7 @@ fn static_data_is_symmetric_among_the_pes_of_each_program() {
 fn static_data_of_another_program_is_refused() {
     let Some(c) = toolchain() else { return };
     let programs = two_builds(c);
-    for options in ["", "--nodes 2"] {
+    for (how, options) in ["", "--nodes 2"].into_iter().enumerate() {
         for (what, routine) in [
             ("put", "shmem_long_put: dest"),
             ("p", "shmem_long_p: dest"),
@@ -84,15 +83,58 @@ fn static_data_of_another_program_is_refused() {
                 "static data is symmetric among PEs of one program only",
             ),
         ] {
-            for job in jobs(c, &programs, options, 4, what) {
-                let output = job.run();
-                let err = &output.stderr;
-                assert_eq!(output.code(), 1, "{what} {options}: {err}");
-                for part in [routine, "static data", "another program or another build"] {
-                    assert!(err.contains(part), "{what} {options}: no {part:?}: {err}");
-                }
+            let [typed, script] = jobs(c, &programs, options, 4, what);
+            let output = if how == 0 { typed } else { script }.run();
+            let err = &output.stderr;
+            assert_eq!(output.code(), 1, "{what} {options}: {err}");
+            for part in [routine, "static data", "another program or another build"] {
+                assert!(err.contains(part), "{what} {options}: no {part:?}: {err}");
             }
         }
+    }
+}
+
+/// Under another launcher the first PE of each node makes room for the static data of its own program.
+#[test]
+fn nodes_with_other_programs_agree_on_the_heap_or_do_not_connect() {
+    let Some(c) = toolchain() else { return };
+    let [one, other] = &two_builds(c);
+    let run = |what: &str, room: Option<&str>| {
+        let script = format!(
+            "if [ $PMI_RANK -lt 2 ]; then exec {} {what} 0 2 2; else exec {} {what} 2 2 0; fi",
+            one.display(),
+            other.display()
+        );
+        let job = launchers::hydra_on(2, "", &["/bin/sh", "-c", &script])?;
+        Some(match room {
+            Some(room) => job.env("SHMEM_STATICS_SIZE", room).run(),
+            None => job.run(),
+        })
+    };
+    let Some(apart) = run("right", None) else {
+        return;
+    };
+    let err = &apart.stderr;
+    assert_ne!(apart.code(), 0, "{err}");
+    assert!(
+        err.contains("room for static data") && err.contains("SHMEM_STATICS_SIZE="),
+        "{err}"
+    );
+    let output = run("right", Some("1m")).expect("Hydra");
+    assert_eq!(
+        (output.code(), output.stdout.as_str()),
+        (0, "done\n"),
+        "{}",
+        output.stderr
+    );
+    for what in ["put", "reduce"] {
+        let output = run(what, Some("1m")).expect("Hydra");
+        assert_ne!(output.code(), 0, "{what}");
+        assert!(
+            output.stderr.contains("another program or another build"),
+            "{what}: {}",
+            output.stderr
+        );
     }
 }
 

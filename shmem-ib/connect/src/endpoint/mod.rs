@@ -254,6 +254,7 @@ impl<H: Hca> Endpoint<H> {
             by_owner: self.by_owner,
             checks: false,
             statics: 0,
+            heap_start: 0,
         }
     }
 
