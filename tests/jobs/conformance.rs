@@ -16,6 +16,34 @@ fn checks_pass<S: AsRef<str>>(layout: &Layout, checks: &[S]) {
     assert!(out.contains("checks passed on"), "{out}");
 }
 
+/// Checks of each kind, for what routines do not depend on: launchers, hosts, kernels. All checks run there at night.
+pub(crate) const SOME_OF_EACH: &[&str] = &[
+    "first_contact_after_growth",
+    "put_get_all_pairs",
+    "sizes_and_alignments",
+    "random_strides",
+    "fetch_add_is_unique",
+    "nbi_tickets_are_unique",
+    "flag_after_data",
+    "signals_of_all",
+    "contexts_complete_separately",
+    "all_of_many",
+    "locks_exclude",
+    "broadcast_from_everywhere",
+    "long_reductions",
+    "teams_number_their_members",
+    "one_array_for_many_sets",
+    "parts_of_all_lengths",
+    "threads_wait_while_others_work",
+    "many_sizes",
+    "inits_are_counted",
+];
+
+/// The program with these checks, or with all.
+pub(crate) fn with(checks: &[&'static str]) -> Vec<&'static str> {
+    [&[CONFORMANCE], checks].concat()
+}
+
 /// A test for each part of the layouts.
 macro_rules! parts {
     ($($name:ident = $part:literal;)*) => { $(

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use shmem_testkit::needs::skipped;
 use shmem_testkit::{Job, Running, text};
 
-use crate::programs::{CONFORMANCE, HELLO, HISTOGRAM, RING, shmrun};
+use crate::conformance::{self, SOME_OF_EACH};
+use crate::programs::{HELLO, HISTOGRAM, RING, shmrun};
 
 const HOSTS: u32 = 3;
 
@@ -143,11 +144,23 @@ fn packets_cross_the_network_between_the_hosts() {
 }
 
 #[test]
+fn routines_of_each_kind_work_between_hosts() {
+    routines_work(SOME_OF_EACH);
+}
+
+#[test]
+#[ignore = "nightly: each run has some checks"]
 fn every_routine_works_between_hosts() {
+    routines_work(&[]);
+}
+
+fn routines_work(checks: &[&'static str]) {
     let Some(net) = Network::new() else { return };
-    net.job("-n 4 --hosts 0,1,2", CONFORMANCE).succeed();
-    let xrc = net.job("-n 4 --hosts 0,1,2", CONFORMANCE);
-    xrc.env("SHMEM_TRANSPORT", "xrc").succeed();
+    let program = conformance::with(checks);
+    for transport in ["rc", "xrc"] {
+        let job = net.over(shmrun("-n 4 --hosts 0,1,2", &program));
+        job.env("SHMEM_TRANSPORT", transport).succeed();
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use shmem_testkit::launchers::{self, hydra, installed};
 use shmem_testkit::processes::threads;
 use shmem_testkit::{Job, needs, wait_until};
 
+use crate::conformance::{self, SOME_OF_EACH};
 use crate::programs::{
     BUSY, CONFORMANCE, HEAT2D, HELLO, HISTOGRAM, LIVES, MISHAPS, PMI_RING, RING, STATICS, shmrun,
 };
@@ -93,21 +94,22 @@ fn settings_hold_under_hydra() {
     }
 }
 
-fn the_whole_library_passes(job: Option<Job>) {
+fn checks_pass(job: Option<Job>) {
     let Some(job) = job else { return };
     let out = job.succeed();
     assert!(out.contains("checks passed on"), "{out}");
 }
 
 #[test]
-fn the_whole_library_under_hydra() {
-    the_whole_library_passes(hydra_on(2, "", &[CONFORMANCE]));
+fn checks_of_each_kind_under_hydra() {
+    checks_pass(hydra_on(2, "", &conformance::with(SOME_OF_EACH)));
 }
 
 #[test]
-#[ignore = "nightly: each run has it on two hosts"]
-fn the_whole_library_under_hydra_on_one_host() {
-    the_whole_library_passes(hydra("-n 3", &[CONFORMANCE]));
+#[ignore = "nightly: each run has some checks"]
+fn the_whole_library_under_hydra() {
+    checks_pass(hydra_on(2, "", &[CONFORMANCE]));
+    checks_pass(hydra("-n 3", &[CONFORMANCE]));
 }
 
 #[test]

@@ -31,8 +31,12 @@ fn what_a_process_has_does_not_grow_with_its_lives() {
         let told = lives(options, &[&lives_of, "flat"]).succeed();
         println!("{options}\n{told}");
     }
-    for transport in [("SHMEM_TRANSPORT", "xrc"), ("SHMEM_ATOMICS", "owner")] {
-        let (name, value) = transport;
+}
+
+#[test]
+#[ignore = "nightly: two more jobs of 200 lives"]
+fn what_a_process_has_does_not_grow_with_xrc_or_atomics_by_owners() {
+    for (name, value) in [("SHMEM_TRANSPORT", "xrc"), ("SHMEM_ATOMICS", "owner")] {
         lives("-n 4 --nodes 2", &["200", "flat"])
             .env(name, value)
             .succeed();

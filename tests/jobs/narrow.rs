@@ -9,7 +9,8 @@ use std::process::Command;
 use shmem_testkit::needs::skipped;
 use shmem_testkit::text;
 
-use crate::programs::{CONFORMANCE, shmrun};
+use crate::conformance;
+use crate::programs::shmrun;
 
 /// `rsh HOST COMMAND..`: in the host's namespace.
 const RSH: &str = r#"#!/bin/sh
@@ -91,10 +92,27 @@ impl Drop for Network {
 /// With short packets nothing would be cut; with those of the interfaces a link takes none of them.
 #[test]
 fn packets_that_a_link_on_the_way_does_not_take_are_cut() {
+    packets_are_cut(&[
+        "sizes_and_alignments",
+        "large_copies_across_borders",
+        "huge_elements",
+        "signal_after_data",
+        "flag_after_atomics",
+    ]);
+}
+
+#[test]
+#[ignore = "nightly: each run has the checks with long messages"]
+fn packets_are_cut_for_all_checks() {
+    packets_are_cut(&[]);
+}
+
+fn packets_are_cut(checks: &[&'static str]) {
+    let program = conformance::with(checks);
     let Some(net) = Network::new() else { return };
     let rsh = format!("sh {} {}", net.dir.join("rsh").display(), net.prefix);
     for stream in ["never", "auto"] {
-        let job = shmrun("-n 2 --hosts 0,3", &[CONFORMANCE])
+        let job = shmrun("-n 2 --hosts 0,3", &program)
             .env("SHMEM_SPIN", "0")
             .env("SHMEM_SOFT_ADDRESS", "10.80.0.0/12")
             .env("SHMEM_SOFT_STREAM", stream)

@@ -166,7 +166,7 @@ fn pack(staging: &Path, name: &str, date: u64, dir: &Path) -> Result<PathBuf, Er
     let fresh = staging.join("archive");
     let write = || -> io::Result<()> {
         let file = io::BufWriter::new(fs::File::create(&fresh)?);
-        let packer = GzBuilder::new().write(file, Compression::best());
+        let packer = GzBuilder::new().write(file, Compression::default());
         let mut archive = tar::Builder::new(packer);
         let root = staging.join(name);
         for file in files_below(&root).map_err(io::Error::other)? {

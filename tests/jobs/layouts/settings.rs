@@ -28,8 +28,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         values: &[
             ("2 on 2", Options("-n 2 --nodes 2")),
             ("4 on 2", Options("-n 4 --nodes 2")),
-            // Uneven, and no power of two.
-            ("5 on 3", Options("-n 5 --nodes 3")),
+            // Uneven, on nodes that are no power of two.
+            ("4 on 3", Options("-n 4 --nodes 3")),
         ],
     },
     Setting {

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use shmem::{
-    And, Max, Min, Number, Or, Prod, ReduceOp, Sum, Xor, alloc, alltoall, barrier_all, broadcast,
-    collect, fcollect, free, my_pe, n_pes, reduce, sync_all,
+    And, Max, Min, Number, Or, Prod, ReduceOp, Sum, SymSlice, Xor, alloc, alltoall, barrier_all,
+    broadcast, collect, fcollect, free, my_pe, n_pes, reduce, sync_all,
 };
 
 use crate::{Check, noise};
@@ -62,13 +62,12 @@ fn broadcast_from_everywhere() {
 fn reductions() {
     fn run<T: Number + PartialEq>(of: impl Fn(usize) -> T) {
         fn by<T: Number, O: ReduceOp<T> + Debug + Copy>(
+            (dest, source): (SymSlice<T>, SymSlice<T>),
             of: &impl Fn(usize) -> T,
             op: O,
             f: fn(T, T) -> T,
         ) {
             let (me, n) = (my_pe(), n_pes());
-            let source = alloc::<T>(5).unwrap();
-            let dest = alloc::<T>(5).unwrap();
             let mine = |pe: usize| (0..5).map(|i| of((pe * 7 + i) % 5 + 1)).collect::<Vec<T>>();
             source.write_from(&mine(me));
             barrier_all();
@@ -85,13 +84,16 @@ fn reductions() {
             reduce(source, source, op);
             assert_eq!(source.to_vec(), want, "{op:?} in place");
             barrier_all();
-            free(dest).unwrap();
-            free(source).unwrap();
         }
-        by(&of, Sum, T::plus);
-        by(&of, Prod, T::times);
-        by(&of, Min, T::smaller);
-        by(&of, Max, T::larger);
+        let arrays = [(); 2].map(|()| alloc::<T>(5).unwrap());
+        let on = (arrays[0], arrays[1]);
+        by(on, &of, Sum, T::plus);
+        by(on, &of, Prod, T::times);
+        by(on, &of, Min, T::smaller);
+        by(on, &of, Max, T::larger);
+        for array in arrays {
+            free(array).unwrap();
+        }
     }
     run(|v| v as u8);
     run(|v| v as i8 - 3);

@@ -28,7 +28,7 @@ fn signal_after_data() {
     let seen = alloc::<u64>(1).unwrap();
     let ctx = context().create().unwrap();
     let mut random = noise(17);
-    for round in 1..=40u64 {
+    for round in 1..=20u64 {
         let len = match random() % 4 {
             0 => random() as usize % 4,
             1 => random() as usize % 64,

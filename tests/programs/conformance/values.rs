@@ -223,7 +223,7 @@ fn scratch_is_freed() {
     while let Ok(found) = scratch(most * 2, |array: SymSlice<u8>| array.len()) {
         most = found;
     }
-    for i in 0..4u64 {
+    for i in 0..2u64 {
         let half = most / 2;
         let got: Result<u64, String> =
             scratch((half, n), |(_, cells): (SymSlice<u8>, SymSlice<u64>)| {

@@ -10,11 +10,7 @@ use shmem_verbs::{SendOp, Sge};
 
 /// `n` PEs, whose devices take no more than `max_inline` bytes inline.
 fn job(n: u32, max_inline: Option<usize>) -> Job {
-    let job = Job::with(n, |config, _| {
-        config.atomics = Atomics::Owner;
-        config.rc_timeout = 12;
-        config.rc_retry = 3;
-    });
+    let job = Job::with(n, |config, _| config.atomics = Atomics::Owner);
     if let Some(max_inline) = max_inline {
         for pe in &job.pes {
             pe.endpoint.lock().max_inline = max_inline;
