@@ -60,12 +60,14 @@ impl Node {
 }
 
 impl World {
-    /// Whether there is output for an agent, from its PEs or below.
+    /// Whether there is output for an agent, from its PEs or below: however much time passes at once, all agents on the way
+    /// have had theirs to pass it on.
     fn has_output_for(&self, at: usize) -> bool {
         let n = &self.nodes[at];
-        let says = |&child: &usize| {
-            let child = &self.nodes[child];
-            !child.up.is_empty() && child.greeting.is_none() && !child.dropped
+        let says = |&index: &usize| {
+            let child = &self.nodes[index];
+            let here = !child.up.is_empty() && child.greeting.is_none() && !child.dropped;
+            here || (child.alive && !child.frozen && self.has_output_for(index))
         };
         n.readable() || n.children.iter().any(says)
     }
