@@ -146,16 +146,38 @@ fn refused(job: Job, words: &str) {
     assert!(said.contains(words), "{said}");
 }
 
+/// Of several ways all, or the `i`th, counted round and round.
+fn ways<T>(all: bool, ways: &[T], i: usize) -> &[T] {
+    match all {
+        true => ways,
+        false => std::slice::from_ref(&ways[i % ways.len()]),
+    }
+}
+
 #[test]
 fn every_order_under_shmrun() {
-    for (program, place) in with_each_mpi(ORDER) {
-        for [inits, finalizes] in ORDERS {
-            for what in ["none", "again"] {
-                for options in ["-n 4", "-n 4 --nodes 2"] {
-                    let words = [&program[..], inits, finalizes, what];
-                    let job = shmrun(options, &words).envs(place.clone());
-                    right(job, &format!("{options} {words:?}"));
-                }
+    orders_under_shmrun(false);
+}
+
+#[test]
+#[ignore = "nightly: each run has one way for each order and MPI"]
+fn every_order_under_shmrun_in_every_way() {
+    orders_under_shmrun(true);
+}
+
+fn orders_under_shmrun(all: bool) {
+    const WAYS: [(&str, &str); 4] = [
+        ("none", "-n 4 --nodes 2"),
+        ("again", "-n 4"),
+        ("none", "-n 4"),
+        ("again", "-n 4 --nodes 2"),
+    ];
+    for (mpi, (program, place)) in with_each_mpi(ORDER).into_iter().enumerate() {
+        for (order, [inits, finalizes]) in ORDERS.into_iter().enumerate() {
+            for (what, options) in ways(all, &WAYS, mpi + order) {
+                let words = [&program[..], inits, finalizes, what];
+                let job = shmrun(options, &words).envs(place.clone());
+                right(job, &format!("{options} {words:?}"));
             }
         }
     }
@@ -218,14 +240,24 @@ const BLOCKED_IN: [&str; 6] = ["mpi", "shmem", "sync", "pending", "first", "agai
 /// Two PEs wait for each other, one in MPI and the other in OpenSHMEM.
 #[test]
 fn nobody_waits_for_ever() {
+    who_waits_is_answered(false);
+}
+
+#[test]
+#[ignore = "nightly: each run has each wait on one layout"]
+fn nobody_waits_for_ever_on_any_layout() {
+    who_waits_is_answered(true);
+}
+
+fn who_waits_is_answered(all: bool) {
     let told = |job: Job, words: &[&str]| {
         let out = job.succeed();
         assert!(out.contains("nobody waits for ever"), "{words:?}: {out}");
     };
-    for (program, place) in with_each_mpi(PROGRESS) {
-        for blocked_in in BLOCKED_IN {
+    for (mpi, (program, place)) in with_each_mpi(PROGRESS).into_iter().enumerate() {
+        for (i, blocked_in) in BLOCKED_IN.into_iter().enumerate() {
             let words = [&program[..], blocked_in];
-            for options in ["-n 2", "-n 4 --nodes 2"] {
+            for options in ways(all, &["-n 2", "-n 4 --nodes 2"], mpi + i) {
                 told(shmrun(options, &words).envs(place.clone()), &words);
             }
         }
@@ -233,9 +265,13 @@ fn nobody_waits_for_ever() {
     let Some(program) = mpich(PROGRESS) else {
         return;
     };
-    for blocked_in in BLOCKED_IN {
+    for (i, blocked_in) in BLOCKED_IN.into_iter().enumerate() {
         let words = [&program[..], blocked_in];
-        for job in [hydra("-n 2", &words), hydra_on(2, "", &words)] {
+        for hosts in ways(all, &[1, 2], i) {
+            let job = match hosts {
+                1 => hydra("-n 2", &words),
+                _ => hydra_on(2, "", &words),
+            };
             let Some(job) = job else { return };
             told(job, &words);
         }
@@ -263,11 +299,21 @@ fn who_cannot_do_anything_for_mpi_sleeps() {
 
 #[test]
 fn mpich_in_every_order() {
+    mpich_in_orders(false);
+}
+
+#[test]
+#[ignore = "nightly: each run has one way for each order"]
+fn mpich_in_every_order_and_way() {
+    mpich_in_orders(true);
+}
+
+fn mpich_in_orders(all: bool) {
     let Some(program) = mpich(ORDER) else {
         return;
     };
-    for [inits, finalizes] in ORDERS {
-        for what in ["none", "again", "multiple"] {
+    for (i, [inits, finalizes]) in ORDERS.into_iter().enumerate() {
+        for what in ways(all, &["none", "again", "multiple"], i) {
             let words = [&program[..], inits, finalizes, what];
             let jobs = [
                 hydra("-n 4", &words),

@@ -76,6 +76,7 @@ fn a_figure_is_measured_and_drawn() {
 }
 
 #[test]
+#[ignore = "nightly: cargo builds programs for a minute"]
 fn mistakes_are_told_and_figures_listed() {
     let list = figures(&["--list"]);
     assert!(list.status.success(), "{list:?}");
