@@ -13,7 +13,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use flate2::{Compression, GzBuilder};
+pub use flate2::Compression;
+use flate2::GzBuilder;
 
 use crate::build::{Products, workspace};
 use crate::error::Error;
@@ -59,15 +60,19 @@ impl Drop for Staging {
     }
 }
 
-/// Packs an installation of `products` into `dir`.
+/// Packs an installation of `products` into `dir`. What is published is compressed best, which takes long.
 ///
 /// # Errors
 /// At the first file that cannot be read or written.
-pub fn relocatable(products: &Products, dir: &Path) -> Result<Archive, Error> {
+pub fn relocatable(
+    products: &Products,
+    dir: &Path,
+    compression: Compression,
+) -> Result<Archive, Error> {
     let staging = Staging::new(dir)?;
     let name = format!("shmem-{VERSION}-{}-linux-gnu", products.machine.arch);
     let glibc = stage(products, &staging.0.join(&name))?;
-    let path = pack(&staging.0, &name, date()?, dir)?;
+    let path = pack(&staging.0, &name, date()?, dir, compression)?;
     Ok(Archive { path, glibc })
 }
 
@@ -122,7 +127,7 @@ pub fn source(dir: &Path) -> Result<Archive, Error> {
         .open(&config)
         .and_then(|mut file| file.write_all(VENDORED.as_bytes()))
         .map_err(|e| Error::io("write", &config, e))?;
-    let path = pack(&staging.0, &name, date()?, dir)?;
+    let path = pack(&staging.0, &name, date()?, dir, Compression::best())?;
     Ok(Archive { path, glibc: None })
 }
 
@@ -161,12 +166,18 @@ fn output(command: &mut Command) -> Result<Vec<u8>, Error> {
 }
 
 /// Writes `dir/NAME.tar.gz` of the tree `staging/NAME`.
-fn pack(staging: &Path, name: &str, date: u64, dir: &Path) -> Result<PathBuf, Error> {
+fn pack(
+    staging: &Path,
+    name: &str,
+    date: u64,
+    dir: &Path,
+    compression: Compression,
+) -> Result<PathBuf, Error> {
     let path = dir.join(format!("{name}.tar.gz"));
     let fresh = staging.join("archive");
     let write = || -> io::Result<()> {
         let file = io::BufWriter::new(fs::File::create(&fresh)?);
-        let packer = GzBuilder::new().write(file, Compression::default());
+        let packer = GzBuilder::new().write(file, compression);
         let mut archive = tar::Builder::new(packer);
         let root = staging.join(name);
         for file in files_below(&root).map_err(io::Error::other)? {
@@ -221,12 +232,12 @@ mod tests {
         fs::write(tree.join("bin/run"), "#!/bin/sh\n").unwrap();
         fs::set_permissions(tree.join("bin/run"), fs::Permissions::from_mode(0o700)).unwrap();
         std::os::unix::fs::symlink("run", tree.join("bin/also")).unwrap();
-        let first = fs::read(pack(&dir, "t", 5, &dir).unwrap()).unwrap();
+        let first = fs::read(pack(&dir, "t", 5, &dir, Compression::fast()).unwrap()).unwrap();
         let later = fs::File::open(tree.join("bin/run")).unwrap();
         later
             .set_modified(std::time::SystemTime::UNIX_EPOCH)
             .unwrap();
-        let second = fs::read(pack(&dir, "t", 5, &dir).unwrap()).unwrap();
+        let second = fs::read(pack(&dir, "t", 5, &dir, Compression::fast()).unwrap()).unwrap();
         assert_eq!(first, second);
 
         let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&first[..]));

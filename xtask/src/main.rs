@@ -133,7 +133,7 @@ fn run(chore: Chore) -> Result<String, Error> {
             let archive = match (source, wheel) {
                 (true, _) => dist::source(&out)?,
                 (_, true) => dist::wheel(&products()?, &out)?,
-                _ => dist::relocatable(&products()?, &out)?,
+                _ => dist::relocatable(&products()?, &out, dist::Compression::best())?,
             };
             let needs = archive
                 .glibc

@@ -76,6 +76,16 @@ fn linked_statically() {
 /// The whole test again, calling every routine by its other name.
 #[test]
 fn by_profiling_names() {
+    profiling_names_pass("-np 2");
+}
+
+#[test]
+#[ignore = "nightly: each run has one node"]
+fn by_profiling_names_between_nodes() {
+    profiling_names_pass("-np 3 --nodes 2");
+}
+
+fn profiling_names_pass(options: &str) {
     let Some(c) = toolchain() else { return };
     if !works("objcopy") {
         return skipped("c", "there is no objcopy");
@@ -105,7 +115,7 @@ fn by_profiling_names() {
     };
     let objects: Vec<_> = c.conformance_objects().iter().map(renamed).collect();
     let program = c.make("conformance-profiling", &objects, &[]);
-    all_pass(c.job("-np 2", &program, &[]));
+    all_pass(c.job(options, &program, &[]));
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn an_archive_works_wherever_it_is_unpacked() {
     let dir = scratch().join("archive");
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(dir.join("un packed")).unwrap();
-    let archive = dist::relocatable(&c.products, &dir).unwrap();
+    let archive = dist::relocatable(&c.products, &dir, dist::Compression::fast()).unwrap();
     assert!(archive.glibc.is_some(), "{archive:?}");
     let (file, to) = (archive.path.to_str().unwrap(), dir.join("un packed"));
     words(

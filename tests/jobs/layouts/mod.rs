@@ -103,7 +103,14 @@ fn layouts(suite: &str, chosen: &str) -> Vec<Layout> {
     };
     if chosen == "all" {
         let all = named.iter().map(|(layout, _)| layout.clone());
-        return covers(0).into_iter().chain(all).collect();
+        let mut covers = covers(0);
+        for layout in &mut covers {
+            let more = layout
+                .options
+                .replace(settings::FEW_ON_3, settings::MORE_ON_3);
+            layout.options = more;
+        }
+        return covers.into_iter().chain(all).collect();
     }
     if chosen.is_empty() || chosen.bytes().all(|b| b.is_ascii_digit()) {
         let seed = match chosen {

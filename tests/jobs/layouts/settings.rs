@@ -21,6 +21,11 @@ use Choice::{Env, Options};
 
 const DEFAULT: Choice = Env(&[]);
 
+/// See `MORE_ON_3`.
+pub(super) const FEW_ON_3: &str = "-n 4 --nodes 3";
+/// What stands for that when all layouts are run.
+pub(super) const MORE_ON_3: &str = "-n 5 --nodes 3";
+
 /// The first one has the PEs; the others' defaults come first.
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
@@ -28,8 +33,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         values: &[
             ("2 on 2", Options("-n 2 --nodes 2")),
             ("4 on 2", Options("-n 4 --nodes 2")),
-            // Uneven, on nodes that are no power of two.
-            ("4 on 3", Options("-n 4 --nodes 3")),
+            // Uneven, on nodes that are no power of two; with all layouts the PEs are none either.
+            ("few on 3", Options(FEW_ON_3)),
         ],
     },
     Setting {

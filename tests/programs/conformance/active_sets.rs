@@ -3,7 +3,7 @@
 use shmem::raw::{self, Combine, Group, SYNC_SIZE, Sym};
 use shmem::{SymSlice, Team, alloc, barrier_all, free, my_pe, n_pes};
 
-use crate::Check;
+use crate::{Check, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("active_sets", active_sets),
@@ -185,7 +185,7 @@ fn active_sets() {
                 size,
                 psync: sym(psync),
             };
-            for len in [3, 300] {
+            for &len in usual_or(&[3, 300][..], &[1, 3, 300]) {
                 run_all(group, pes, len, dest, source);
             }
         });
@@ -250,7 +250,8 @@ fn raw_collectives_on_teams() {
         let world = Team::world();
         let n = world.n_pes() as isize;
         let reversed = world.split_strided(n - 1, -1, n, None).unwrap().unwrap();
-        for team in [Team::shared(), &reversed] {
+        let teams = [Team::shared(), &reversed, world];
+        for team in &teams[..usual_or(2, 3)] {
             let pes: Vec<usize> = team.members().iter().collect();
             for len in [1, 200, 2400] {
                 run_all(Group::Team(team), &pes, len, dest, source);

@@ -2,7 +2,7 @@
 //!
 //! `shmrun -n N [--nodes K] conformance [NAME ...]` runs the named checks, or all; `-NAME` leaves one out. It is one
 //! program so that the checks also follow each other in one job: memory is reused, connections and
-//! collectives go on from what came before.
+//! collectives go on from what came before. With `SHMEM_TEST_THOROUGH` checks have more sizes and rounds, as at night.
 
 mod active_sets;
 mod atomics;
@@ -25,10 +25,23 @@ mod threads;
 mod values;
 mod waiting;
 
+use std::sync::OnceLock;
+
 use progress::Progress;
 use shmem::{barrier_all, my_pe, n_pes};
 
 type Check = (&'static str, fn());
+
+/// Whether checks have all their sizes and rounds: the same on all PEs.
+fn thorough() -> bool {
+    static THOROUGH: OnceLock<bool> = OnceLock::new();
+    *THOROUGH.get_or_init(|| std::env::var_os("SHMEM_TEST_THOROUGH").is_some())
+}
+
+/// The one in each run, the other if checks are [`thorough`].
+fn usual_or<T>(usual: T, most: T) -> T {
+    if thorough() { most } else { usual }
+}
 
 /// Numbers that look random but are the same in every run: a check's inputs.
 fn noise(seed: u64) -> impl FnMut() -> u64 {

@@ -5,7 +5,7 @@ use shmem::{
     nbi_local, p, put, quiet,
 };
 
-use crate::{Check, noise};
+use crate::{Check, noise, thorough, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("put_get_all_pairs", put_get_all_pairs),
@@ -60,10 +60,19 @@ fn sizes_and_alignments() {
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let area = alloc::<u8>(ROOM).unwrap();
     let mtu_and_more = [
-        4095, 4096, 4097, 8192, 12_345, 65_535, 65_536, 65_537, 200_001,
+        4095,
+        4096,
+        4097,
+        8192,
+        12_345,
+        65_535,
+        65_536,
+        65_537,
+        usual_or(200_001, (1 << 20) + 1),
     ];
     // Around the lengths of words, vectors and lines.
-    let short = (0..18).chain(31..34).chain(47..50).chain(63..66);
+    let borders = |len: &usize| *len < 18 || [31, 32, 33, 47, 48, 49, 63, 64, 65].contains(len);
+    let short = (0..70).filter(|len| thorough() || borders(len));
     for (round, len) in short.chain(mtu_and_more).enumerate() {
         let offset = 1 + round % 17;
         area.at(..offset + len + 1).fill(0xee);
@@ -182,10 +191,20 @@ fn non_blocking() {
 /// Sources of all lengths, inside of the heap and outside, may be changed after a scope that ends with
 /// local completion, on contexts of all kinds.
 fn sources_are_released_together() {
-    const LENGTHS: [usize; 9] = [1, 8, 40, 700, 5000, 16_384, 16_385, 100_000, 150_000];
+    let lengths = [
+        1,
+        8,
+        40,
+        700,
+        5000,
+        16_384,
+        16_385,
+        100_000,
+        usual_or(150_000, 400_000),
+    ];
     const SMALL: usize = 200;
     let (me, n) = (my_pe(), n_pes());
-    let total: usize = LENGTHS.iter().sum();
+    let total: usize = lengths.iter().sum();
     let area = alloc::<u8>(2 * total + SMALL * 100).unwrap();
     let inside = alloc::<u8>(total).unwrap();
     let shareable = context().create().unwrap();
@@ -203,7 +222,7 @@ fn sources_are_released_together() {
             macro_rules! start {
                 ($ops:ident) => {{
                     let mut at = 0;
-                    for len in LENGTHS {
+                    for len in lengths {
                         $ops.put(area.at(at..), &outside[at..at + len], right);
                         $ops.put(area.at(total + at..), &inside[at..at + len], right);
                         at += len;

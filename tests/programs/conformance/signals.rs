@@ -5,7 +5,7 @@ use shmem::{
     put_signal, put_signal_nbi, quiet, signal_add, signal_fetch, signal_set, wait_until,
 };
 
-use crate::{Check, noise};
+use crate::{Check, noise, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("signal_after_data", signal_after_data),
@@ -28,7 +28,7 @@ fn signal_after_data() {
     let seen = alloc::<u64>(1).unwrap();
     let ctx = context().create().unwrap();
     let mut random = noise(17);
-    for round in 1..=20u64 {
+    for round in 1..=usual_or(20, 40u64) {
         let len = match random() % 4 {
             0 => random() as usize % 4,
             1 => random() as usize % 64,

@@ -5,7 +5,7 @@ use shmem::{
     put, quiet,
 };
 
-use crate::{Check, noise};
+use crate::{Check, noise, thorough, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("block_strided_puts", block_strided_puts),
@@ -74,6 +74,9 @@ fn check_puts<T: Datum + PartialEq>(value: impl Fn(u64) -> T, blank: T) {
 
 fn block_strided_puts() {
     check_puts(|i| i as u8, 0xee);
+    if thorough() {
+        check_puts(|i| i as u32 * 3, 0xdddd_dddd);
+    }
     check_puts(|i| i as f64, -1.0);
 }
 
@@ -123,7 +126,7 @@ fn random_strides() {
     let mine = area.at(me * ROOM..(me + 1) * ROOM);
     let mut random = noise(me as u64);
     let ctx = context().create().unwrap();
-    for _ in 0..30 {
+    for _ in 0..usual_or(30, 60) {
         let pe = random() as usize % n;
         let (dst, sst) = (1 + random() as usize % 40, 1 + random() as usize % 40);
         let most = (ROOM - 1) / dst.max(sst) + 1;
@@ -157,7 +160,7 @@ fn strided_in_scopes() {
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let area = alloc::<u32>(LANES * EACH * 2).unwrap();
     let ctx = context().serialized().create().unwrap();
-    for round in 0..2u32 {
+    for round in 0..usual_or(2, 4u32) {
         let value = |pe: usize, i: usize| (pe * 100_000 + i) as u32 + round;
         let source: Vec<u32> = (0..LANES * EACH).map(|i| value(me, i)).collect();
         let blocks = |i: usize| (area.at(LANES * EACH + 2 * i..), &source[2 * i..]);

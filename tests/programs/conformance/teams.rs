@@ -7,7 +7,7 @@ use shmem::{
     SymSlice, Team, TeamConfig, Xor, alloc, barrier_all, free, my_pe, n_pes, node_of,
 };
 
-use crate::{Check, noise};
+use crate::{Check, noise, thorough, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("teams_number_their_members", teams_number_their_members),
@@ -86,8 +86,11 @@ fn with_teams(f: impl Fn(&Team)) {
     run(split(shared, size - 1, -1, size).map(Subject::Made));
 }
 
-/// The world backwards, and the PEs of each node: for what does not depend on how a team lies.
-fn with_two_teams(f: impl Fn(&Team)) {
+/// The world backwards, and the PEs of each node, if checks are not thorough: for what does not depend on how a team lies.
+fn with_some_teams(f: impl Fn(&Team)) {
+    if thorough() {
+        return with_teams(f);
+    }
     let n = n_pes() as isize;
     let backwards = Team::world().split_strided(n - 1, -1, n, None);
     let backwards = backwards.unwrap().unwrap();
@@ -196,7 +199,7 @@ fn nonsense_is_no_team() {
 fn teams_come_and_go() {
     let world = Team::world();
     let all = |of: &Team| of.split_strided(0, 1, of.n_pes() as isize, None);
-    for _ in 0..MAX_TEAMS + 5 {
+    for _ in 0..usual_or(MAX_TEAMS + 5, 2 * MAX_TEAMS) {
         all(world).unwrap().unwrap().destroy();
     }
     let mut teams = Vec::new();
@@ -355,10 +358,10 @@ fn with_arrays(longest: usize, f: impl Fn(SymSlice<u64>, SymSlice<u64>)) {
 }
 
 fn collectives_on_teams() {
-    // Around the sizes where algorithms change: 128 words are a mailbox, 2304 a box.
+    // Beside the sizes where algorithms change: 128 words are a mailbox, 2304 a box.
     with_arrays(2400, |dest, source| {
         with_teams(|team| {
-            for len in [0, 1, 129, 2400] {
+            for &len in usual_or(&[0, 1, 129, 2400][..], &[0, 1, 2, 127, 129, 777, 2400]) {
                 run_all(team, dest, source, len);
             }
         });
@@ -385,7 +388,7 @@ fn numbers<T: Arithmetic + PartialEq>(of: impl Fn(usize) -> T) {
     let dest = alloc::<T>(5).unwrap();
     source.fill(of(my_pe()));
     barrier_all();
-    with_two_teams(|team| {
+    with_some_teams(|team| {
         let name = std::any::type_name::<T>();
         let values: Vec<T> = team.members().iter().map(&of).collect();
         let fold =
@@ -426,7 +429,7 @@ fn bits<T: Bits>(of: impl Fn(usize) -> T) {
     let dest = alloc::<T>(3).unwrap();
     source.fill(of(my_pe()));
     barrier_all();
-    with_two_teams(|team| {
+    with_some_teams(|team| {
         fn check<T: Bits, O: ReduceOp<T> + Debug>(
             (team, dest, source): (&Team, SymSlice<T>, SymSlice<T>),
             of: &impl Fn(usize) -> T,

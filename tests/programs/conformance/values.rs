@@ -5,7 +5,7 @@ use shmem::{
     get_sym, get_sym_nbi, my_pe, n_pes, put_sym, put_sym_nbi, quiet, scratch,
 };
 
-use crate::{Check, noise};
+use crate::{Check, noise, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("sums_of_values", sums_of_values),
@@ -223,7 +223,7 @@ fn scratch_is_freed() {
     while let Ok(found) = scratch(most * 2, |array: SymSlice<u8>| array.len()) {
         most = found;
     }
-    for i in 0..2u64 {
+    for i in 0..usual_or(2, 4u64) {
         let half = most / 2;
         let got: Result<u64, String> =
             scratch((half, n), |(_, cells): (SymSlice<u8>, SymSlice<u64>)| {
