@@ -3,10 +3,11 @@
 # tests, jobs of Rust and C programs, and jobs whose launcher is of one architecture and whose PEs are of the other;
 # beside these, in a virtual machine, jobs on a kernel with pages of 16 KiB.
 # In what order that processor's stores are seen, an emulation on x86-64 does not show.
-# Usage: ci/aarch64.sh [--sources | --packages | lints]
+# Usage: ci/aarch64.sh [--sources | --packages | lints | unit]
 #   --sources          as root, on Debian 12: lets apt know its backports, whose QEMU is new enough
 #   --packages         prints the Debian packages that are missing
 #   lints              nothing but the lints, which check that it compiles
+#   unit               nothing but the unit tests
 #   SHMEM_TEST_REQUIRE=aarch64   fail, where it would otherwise say why it cannot run and pass
 source "$(dirname "$0")/common.sh"
 arm=aarch64-unknown-linux-gnu
@@ -153,7 +154,7 @@ archive() {
     timeout 1200 qemu-aarch64 "$dir/$name/bin/shmrun" -n 2 qemu-aarch64 "$dir/$name/bin/shmem-info" >/dev/null
 }
 
-[[ ${1:-} != lints ]] || { lints; exit; }
+[[ ${1:-} != @(lints|unit) ]] || { "$1"; exit; }
 stage "build" build
 [[ $stages_failed == 0 ]] || stages ci/aarch64.sh
 beside "pages of 16 KiB" env VM_ARCH=aarch64 ci/vm.sh

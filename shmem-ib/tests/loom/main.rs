@@ -14,7 +14,6 @@
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
-    pub(crate) use loom::thread;
     pub(crate) use shmem_testkit::models::fence;
 }
 
