@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
-use shmem_node::sys::getrlimit;
+use shmem_node::sys::{getrlimit, known_limits};
+
+use super::be_undumpable;
 
 /// The limits with which this process, or the one that it was forked from, began: of descriptors, file sizes and
 /// stacks, if they have been raised, and of core files, if there are to be none.
@@ -34,14 +36,21 @@ const TRAVELLING: [Resource; 8] = [
     Resource::Cpu,
 ];
 
-/// Those with which this process began.
+/// The soft limits of [`TRAVELLING`] with which this process began, as far as they are known.
 pub(crate) fn soft_limits() -> Vec<SoftLimit> {
-    let first = |which| match FIRST_STACK.get() {
-        Some(stack) if which == Resource::Stack => stack.current,
-        _ => getrlimit(which).current,
-    };
-    let soft = |which| first(which).unwrap_or(u64::MAX);
-    (0..).zip(TRAVELLING.map(soft)).collect()
+    soft_of(|which| match FIRST_STACK.get() {
+        Some(stack) if which == Resource::Stack => Some(Rlimit { ..*stack }),
+        _ => known_limits(which),
+    })
+}
+
+/// The soft limits of [`TRAVELLING`] according to `limits`. An unknown one is left out: an agent would take it for none, and
+/// raise the limit of its own host.
+fn soft_of(limits: impl Fn(Resource) -> Option<Rlimit>) -> Vec<SoftLimit> {
+    let numbered = (0..).zip(TRAVELLING);
+    let soft =
+        numbered.map(|(number, which)| Some((number, limits(which)?.current.unwrap_or(u64::MAX))));
+    soft.flatten().collect()
 }
 
 /// From now on [`restore_limits`] gives programs these limits, as far as the hard ones of this host allow.
@@ -51,9 +60,12 @@ pub(crate) fn adopt_limits(limits: Vec<SoftLimit>) {
 
 /// From now on there is no core file of this process, or of one that is forked from it: its memory
 /// has the key of the job in many places. The kernel ignores a limit of 0 where core files go to a program; with one
-/// of 1 it starts none, and no file is as small.
+/// of 1 it starts none, and no file is as small. Where limits are unknown or cannot be changed, this process is no longer
+/// dumpable instead: the kernel then hides more of it from the user's debuggers.
 pub(crate) fn leave_no_core_file() {
-    let old = getrlimit(Resource::Core);
+    let Some(old) = known_limits(Resource::Core) else {
+        return be_undumpable();
+    };
     FIRST_CORE.get_or_init(|| Rlimit { ..old });
     for few in [1, 0] {
         let none = Rlimit {
@@ -64,6 +76,7 @@ pub(crate) fn leave_no_core_file() {
             return;
         }
     }
+    be_undumpable();
 }
 
 /// Raises the limit of descriptors to `need`, as far as this user may; gives what it is then.
@@ -143,8 +156,9 @@ pub(crate) fn restore_limits() {
         }
     }
     for &(which, soft) in ADOPTED.get().into_iter().flatten() {
-        if let Some(&which) = TRAVELLING.get(usize::from(which)) {
-            let maximum = getrlimit(which).maximum;
+        if let Some(&which) = TRAVELLING.get(usize::from(which))
+            && let Some(Rlimit { maximum, .. }) = known_limits(which)
+        {
             let current = Some(soft.min(maximum.unwrap_or(u64::MAX))).filter(|&n| n != u64::MAX);
             let _ = setrlimit(which, Rlimit { current, maximum });
         }
@@ -205,4 +219,27 @@ pub(crate) fn user() -> u32 {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_limits_do_not_travel() {
+        assert_eq!(soft_of(|_| None), []);
+        let limits = |which| match which {
+            Resource::Stack => Some(Rlimit {
+                current: Some(8 << 20),
+                maximum: None,
+            }),
+            // Known to be none.
+            Resource::Cpu => Some(Rlimit {
+                current: None,
+                maximum: None,
+            }),
+            _ => None,
+        };
+        assert_eq!(soft_of(limits), [(1, 8 << 20), (7, u64::MAX)]);
+    }
 }

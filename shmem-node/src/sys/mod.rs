@@ -22,7 +22,7 @@ use rustix::process::Resource;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
-pub use limits::getrlimit;
+pub use limits::{getrlimit, known_limits};
 pub use memory::{
     FileId, Mapping, address_limit, file_id, file_len, file_size_limit, give_back, huge_memfd,
     memfd, page_size, page_up, reserve, seal, secret,
