@@ -9,6 +9,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
@@ -145,6 +146,11 @@ fn launchers(sockets: &str) -> Vec<(u32, u32)> {
     found
 }
 
+/// Whether there is a process `pid`, and it belongs to this user. If /proc is missing, this is false.
+fn is_of(pid: u32, user: u32) -> bool {
+    std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == user)
+}
+
 /// Asks the launcher of a job.
 fn ask(user: u32, pid: u32, question: Question) -> io::Result<String> {
     let patience = match question {
@@ -210,6 +216,8 @@ pub(crate) fn run(job: Option<&str>, stacks: bool) -> Result<String, (String, u8
                 // It has ended meanwhile, or is none of this user's.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => None,
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => None,
+                // Nobody accepts, so the kernel cannot name the user of that socket, and any user may have taken the name.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && !is_of(pid, user) => None,
                 Err(_) => Some((pid, None)),
             })
             .collect();
@@ -273,6 +281,14 @@ mod tests {
              0000: 00000002 00000000 00010000 0001 01 25 @shmrun-x-5\n\
              0000: 00000003 00000000 00000000 0002 01 26\n";
         assert_eq!(launchers(sockets), [(0, 5), (1000, 77)]);
+    }
+
+    #[test]
+    fn a_process_belongs_to_its_user_alone() {
+        let (own, user) = (std::process::id(), sys::user());
+        assert!(is_of(own, user) && !is_of(own, user + 1));
+        // More than any kernel numbers.
+        assert!(!is_of(1 << 30, user));
     }
 
     #[test]

@@ -77,7 +77,7 @@ stats! {
     Duplicates, "duplicate packets received", Count;
     OutOfSequence, "packets out of sequence", Count;
     SendRefusals, "datagrams refused by the kernel", Count;
-    PacketsDropped, "packets dropped, damaged or of strangers", Count;
+    PacketsDropped, "packets dropped (damaged, late or of strangers)", Count;
     PrivateMemory, "private memory", Bytes;
     ProportionalMemory, "proportional memory", Bytes;
     FinalizeWall, "finalize wall", Ns;

@@ -2,11 +2,11 @@
 //! they are looked at.
 
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use shmem_testkit::{Running, wait_until};
+use shmem_testkit::{Job, Running, wait_until};
 
 use crate::programs::{HANGS, SHMRUN, shmrun};
 
@@ -257,10 +257,9 @@ fn the_time_limit_tells_before_it_ends_a_job() {
 }
 
 pub(crate) fn ps(args: &[&str]) -> (Option<i32>, String, String) {
-    let out = Command::new(SHMRUN).arg("--ps").args(args).output();
-    let out = out.expect("shmrun runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    (out.status.code(), text(out.stdout), text(out.stderr))
+    let outcome = Job::new(SHMRUN, "--ps", args).run();
+    let code = Some(outcome.code());
+    (code, outcome.stdout, outcome.stderr)
 }
 
 #[test]

@@ -7,12 +7,12 @@ use tinyjson::JsonValue;
 
 use crate::programs::{HELLO, SEEN, shmrun};
 
-/// A directory for one test, which takes it along.
-struct Dir(PathBuf);
+/// A directory for one test, removed with all that is in it.
+pub(crate) struct Dir(pub(crate) PathBuf);
 
 impl Dir {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("shmem-seeing-{name}-{}", std::process::id()));
+    pub(crate) fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("shmem-job-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a directory");
         Self(dir)
     }

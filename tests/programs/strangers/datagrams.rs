@@ -8,10 +8,11 @@ use std::time::Duration;
 use shmem_ib::verbs::Qpn;
 use shmem_ib::wire::Opcode;
 
-use crate::sender::socket;
+use crate::sender::{STRANGERS_TTL, socket};
 use crate::{ended, say, watch_input};
 
 /// A datagram that was recorded.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Datagram {
     pub(crate) from: SocketAddrV4,
     pub(crate) to: SocketAddrV4,
@@ -21,10 +22,13 @@ pub(crate) struct Datagram {
 const RECORD_HEAD: usize = 16;
 
 impl Datagram {
-    /// From an IP packet, unless it is something else.
+    /// From an IP packet, unless it is something else, or a stranger sent it.
     fn of(packet: &[u8]) -> Option<Self> {
         let head = usize::from(packet.first()? & 15) * 4;
         let is_udp = packet[0] >> 4 == 4 && *packet.get(9)? == 17;
+        if packet.get(8) == Some(&STRANGERS_TTL) {
+            return None;
+        }
         let udp = packet.get(head..).filter(|_| is_udp)?;
         let ip = |at: usize| {
             Ipv4Addr::from([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])

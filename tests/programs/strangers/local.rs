@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use shmem_node::sys::connect_now;
 
 use crate::say;
-use crate::sender::become_user;
+use crate::sender::{become_user, listen};
 
 /// What the `shmrun` of a job answers to a question.
 fn asked(name: &str, question: &str) -> Vec<u8> {
@@ -49,10 +49,16 @@ pub(crate) fn pose(user: &str, name: &str, full: &str) {
         let address = SocketAddr::from_abstract_name(name).expect("a name");
         UnixListener::bind_addr(&address).expect("a name that is free")
     };
-    let (answers, _full) = (bind(name), bind(full));
+    let answers = bind(name);
+    let accepts_nobody = bind(full);
+    listen(&accepts_nobody, 1);
     let mut waiting = Vec::new();
-    while let Ok(stream) = connect_now(full.as_bytes()) {
-        waiting.push(stream);
+    loop {
+        match connect_now(full.as_bytes()) {
+            Ok(stream) => waiting.push(stream),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+            Err(e) => panic!("connection {}: {e}", waiting.len()),
+        }
     }
     std::thread::spawn(move || {
         for stream in answers.incoming().flatten() {

@@ -5,6 +5,7 @@
 //! * `record FILE`: writes all UDP datagrams that this network namespace sends and receives to a file.
 //! * `replay HOW FROM EARLIER LIVE`: sends the datagrams again that came from the address FROM: all of the file EARLIER, which was
 //!   recorded in a job before, and of the file LIVE, which is being recorded, what makes, changes or ends connections.
+//!   After each pass it prints how many lines it had read from its input before the pass, and how many packets it sent.
 //!   With the queue pairs found in LIVE it forges invitations, too. HOW is `USER`, the number of a user that the process becomes
 //!   before, or `raw` for a host that may send from any address.
 //! * `look USER UID PID...`: tries, as that user, to look into processes, to signal them, and to ask the job's `shmrun`.
@@ -20,7 +21,7 @@ mod replay;
 mod sender;
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Between two rounds of PEs, or of a stranger.
@@ -28,10 +29,15 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 static ENDED: AtomicBool = AtomicBool::new(false);
 
-/// Has [`ENDED`] tell of the end of standard input.
+/// Lines of standard input so far.
+static LINES: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts the lines of standard input in [`LINES`], and sets [`ENDED`] at its end.
 fn watch_input() {
     std::thread::spawn(|| {
-        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        for _ in io::stdin().lines().map_while(Result::ok) {
+            LINES.fetch_add(1, Ordering::Relaxed);
+        }
         ENDED.store(true, Ordering::Relaxed);
     });
 }

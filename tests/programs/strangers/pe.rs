@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::thread::sleep;
 
-use shmem_node::contract::{self, ENV_NODE};
+use shmem_node::contract;
 use shmem_node::segment::NodeView;
 use shmem_node::sys;
 
@@ -15,8 +15,8 @@ const LONG: usize = 128 << 10;
 
 /// The job's key, with all bits turned around, so that no other place than the job's own holds the key itself.
 fn turned_key() -> String {
-    let offer = std::env::var(ENV_NODE).expect("shmrun has started this");
-    let fds = contract::offered(&offer).expect("of this version");
+    let fds = contract::offered_here().expect("shmrun has started this");
+    let fds = fds.expect("of this version");
     let [tables, heap] =
         [fds.tables(), fds.heap()].map(|fd| sys::lent(fd).expect("not taken before init"));
     let node = NodeView::attach(tables, heap).expect("the node segment can be mapped");

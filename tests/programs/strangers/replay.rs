@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 
 use shmem_ib::verbs::{AddressVector, Gid, Psn};
@@ -9,7 +10,7 @@ use shmem_ib::wire::{Bth, Ext, Flow, Header, Invite, Opcode, PACKET_MAX};
 
 use crate::datagrams::Datagram;
 use crate::sender::Sender;
-use crate::{PAUSE, ended, say, watch_input};
+use crate::{LINES, PAUSE, ended, say, watch_input};
 
 /// An invitation to a stranger's port, right in all but what needs the job's key.
 fn invitation(template: &Datagram, guess: u8, port: u16) -> Datagram {
@@ -60,9 +61,11 @@ pub(crate) fn replay(sender: &Sender, from: Ipv4Addr, earlier: &str, live: &str)
     watch_input();
     let mut earlier = Datagram::read(earlier);
     earlier.retain(|datagram| *datagram.from.ip() == from);
+    let known: BTreeSet<&Datagram> = earlier.iter().collect();
     for pass in (0..=u8::MAX).cycle() {
+        let lines = LINES.load(Ordering::Relaxed);
         let mut live = Datagram::read(live);
-        live.retain(|datagram| *datagram.from.ip() == from);
+        live.retain(|datagram| *datagram.from.ip() == from && !known.contains(datagram));
         let mut queue_pairs = BTreeSet::new();
         for datagram in &live {
             if queue_pairs.insert(datagram.queue_pair().0) {
@@ -75,7 +78,7 @@ pub(crate) fn replay(sender: &Sender, from: Ipv4Addr, earlier: &str, live: &str)
             .chain(&live)
             .for_each(|datagram| sender.send(datagram));
         say(&format!(
-            "{} {} {}",
+            "{lines} {} {} {}",
             earlier.len(),
             live.len(),
             queue_pairs.len()

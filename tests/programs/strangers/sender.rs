@@ -3,8 +3,13 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 
 use crate::datagrams::Datagram;
+
+/// Time to live of all packets that strangers send, which marks them: the recorder would otherwise record them as packets of
+/// the job, and strangers would send them again.
+pub(crate) const STRANGERS_TTL: u8 = 99;
 
 /// A result of a system call.
 fn done(result: i32, what: &str) -> i32 {
@@ -15,6 +20,15 @@ fn done(result: i32, what: &str) -> i32 {
 pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> OwnedFd {
     // SAFETY: the call has no memory for arguments, and what it returns is nobody else's.
     unsafe { OwnedFd::from_raw_fd(done(libc::socket(family, kind, protocol), "socket")) }
+}
+
+/// Changes how many connections of a listener can wait.
+pub(crate) fn listen(listener: &UnixListener, backlog: i32) {
+    // SAFETY: the call has no memory for arguments.
+    done(
+        unsafe { libc::listen(listener.as_raw_fd(), backlog) },
+        "listen",
+    );
 }
 
 /// Becomes another user, for good.
@@ -55,6 +69,7 @@ impl Sender {
 
     fn send_as(&self, from: Ipv4Addr, datagram: &Datagram) -> io::Result<()> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, datagram.from.port()))?;
+        socket.set_ttl(STRANGERS_TTL.into())?;
         let mut to = name(datagram.to);
         let mut part = libc::iovec {
             iov_base: datagram.bytes.as_ptr().cast_mut().cast(),
@@ -106,7 +121,7 @@ fn name(at: SocketAddrV4) -> libc::sockaddr_in {
 fn send_raw(socket: &OwnedFd, datagram: &Datagram) -> io::Result<()> {
     let Datagram { from, to, bytes } = datagram;
     // The kernel fills in the length, the identification and the check sum of the header. UDP needs no check sum.
-    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, STRANGERS_TTL, 17, 0, 0];
     packet.extend(from.ip().octets());
     packet.extend(to.ip().octets());
     packet.extend(from.port().to_be_bytes());
