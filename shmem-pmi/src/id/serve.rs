@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_listened_at_and_never_all_of_them() {
+    fn an_address_or_localhost_binds_that_address_alone() {
         for host in ["127.0.0.1", "localhost"] {
             let at = listen(host, 0).unwrap().local_addr().unwrap();
             assert!(at.ip().is_loopback(), "{host}: {at}");

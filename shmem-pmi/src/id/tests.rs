@@ -376,7 +376,7 @@ fn strangers_hear_nothing_and_do_not_stay() {
     let mut table = Table::new();
     let silent = table.connects();
     let garbage = table.connects();
-    // So much room has a stranger, and no more.
+    // The table has room for this many bytes of a stranger.
     assert_eq!(Hello::LEN, 120);
     table.says(garbage, &[b'x'; Hello::LEN + 100]);
     let other = table.comes_with(&Key::new([8; 32]), claim(0, 2));
