@@ -194,6 +194,18 @@ fn the_holder_of_a_lock_is_named() {
 }
 
 #[test]
+fn a_thread_that_waits_for_its_own_lock_is_found() {
+    let hang = Hang::start("-n 2", &[HANGS, "lock-twice", "1"], &[]);
+    hang.tells(&[
+        "PE 1 (node 0, pid ",
+        ") waits for the lock at heap + 0x",
+        ", which a thread of the same PE holds or waits for, called at tests/programs/hangs.rs:",
+        "It comes down to PE 1, which waits for the lock",
+    ]);
+    hang.end();
+}
+
+#[test]
 fn a_pe_that_was_stopped_is_named_by_those_who_call_it() {
     let hang = Hang::start("-n 8 --nodes 4", &[HANGS, "stopped", "5"], &[]);
     hang.tells(&[

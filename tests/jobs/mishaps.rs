@@ -185,13 +185,9 @@ fn locks_that_nobody_can_get_or_nobody_holds_are_found() {
         101,
         &[
             "PE 0 (node 0): tests/programs/mishaps.rs:",
-            ": this thread holds the lock",
+            ": this PE holds the lock",
+            "thread level Multiple",
         ],
-    );
-    ends(
-        "lock-in-another-thread",
-        101,
-        &[": this PE holds the lock", "thread level Multiple"],
     );
     ends(
         "unlock-free-lock",

@@ -79,6 +79,9 @@ fn hang(how: &str, culprit: usize) -> Result<(), shmem::Error> {
             let _held = lock.lock();
             barrier_all();
         }
+        // It waits for a lock that it holds.
+        "lock-twice" if me == culprit => drop([lock.lock(), lock.lock()]),
+        "lock-twice" => barrier_all(),
         // It is stopped before anybody has been in contact with it.
         "stopped" if me == culprit => {
             // SAFETY: a signal for this process, which stops it.
@@ -102,7 +105,7 @@ fn hang(how: &str, culprit: usize) -> Result<(), shmem::Error> {
         }
         // It never calls init, as the others do.
         "init" => {}
-        _ => panic!("hangs barrier | thread | flag | lock | stopped | team | init"),
+        _ => panic!("hangs barrier | thread | flag | lock | lock-twice | stopped | team | init"),
     }
     elsewhere()
 }

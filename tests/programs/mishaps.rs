@@ -79,7 +79,7 @@ fn main() -> Result<(), shmem::Error> {
         return Ok(());
     }
     let world = match mishap.as_str() {
-        "lock-in-another-thread" => shmem::init_thread(ThreadLevel::Serialized)?,
+        "lock-twice" => shmem::init_thread(ThreadLevel::Serialized)?,
         _ => shmem::init()?,
     };
     match mishap.as_str() {
@@ -253,11 +253,6 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 let thread = std::thread::spawn(|| drop(held));
                 thread.join().expect("it lets go");
                 drop([lock.lock(), lock.lock()]);
-            }
-            "lock-in-another-thread" => {
-                let _held = Lock::at(array).lock();
-                let thread = std::thread::spawn(move || drop(Lock::at(array).lock()));
-                thread.join().expect("it has the lock");
             }
             "unlock-free-lock" => {
                 let word = raw::symmetric(array.as_ptr().cast(), 8).expect("it is symmetric");

@@ -28,7 +28,6 @@ use crate::context;
 use crate::error::Error;
 use crate::fault;
 use crate::heap::allocator::Allocator;
-use crate::lock;
 use crate::network::{Adapter, Network};
 use crate::pmi::Book;
 use crate::runtime::{
@@ -199,7 +198,6 @@ fn run_steps(
     };
     (past.lives, past.settings) = (life, Some(settings.clone()));
     context::begin();
-    lock::owners::begin();
     team::begin(&node, me);
     install(rt);
     if settings.connect == Connect::Static

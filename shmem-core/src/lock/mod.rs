@@ -2,9 +2,7 @@
 //!
 //! * This file: [`Lock`], for programs.
 //! * [`queue`]: how it works, over symmetric addresses, for every interface.
-//! * [`owners`]: which thread of the PE holds one.
 
-pub(crate) mod owners;
 pub(crate) mod queue;
 
 use std::fmt;
@@ -25,8 +23,8 @@ use crate::symmetric::array::SymSlice;
 /// What it has started on a [`Context`](crate::Context) it completes itself.
 ///
 /// Threads of a PE may use the same lock: one of them at a time stands in the queue of PEs. A thread
-/// that asks for a lock that it holds panics, because it would wait for itself. It holds the lock until its guard
-/// is dropped, even if it has given the guard to another thread.
+/// that asks for a lock that this PE holds waits until a thread of the PE drops the guard, which may be another thread than
+/// the one that took the lock. A thread that keeps the guard itself waits for ever: `shmrun --ps` shows where.
 ///
 /// ```
 /// # fn main() -> Result<(), shmem::Error> {
@@ -95,8 +93,8 @@ impl Lock {
     /// Waits until it is this PE's turn, and takes the lock.
     ///
     /// # Panics
-    /// Before [`init`](crate::init). If this thread holds the lock; or, with a [thread level](crate::ThreadLevel) below
-    /// `Multiple`, if this PE does.
+    /// Before [`init`](crate::init). If this PE holds the lock and its [thread level](crate::ThreadLevel) is below
+    /// `Multiple`: then no other thread can let go of it meanwhile.
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_set_lock`.

@@ -22,7 +22,8 @@
 //! grant once, and the reset only when both have come or cannot come.
 //!
 //! `queued` is also what keeps the threads of a PE apart: a thread that finds it set waits for the PE's own
-//! word until the thread before is through. If it took the lock itself, it panics instead ([`owners`]).
+//! word until the thread before is through. Any thread of the PE may let go of the lock, so with thread level
+//! Multiple nobody can tell that a thread waits for itself.
 
 use std::panic::Location;
 
@@ -35,7 +36,6 @@ use crate::error::Called;
 use crate::fault;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::lock::owners;
 use crate::recording::Call;
 use crate::runtime::{Runtime, ThreadLevel, rt};
 
@@ -149,9 +149,6 @@ impl Runtime {
         });
         let called = Some(Location::caller());
         while !self.enter(at) {
-            if owners::took(at) {
-                self.thread_waits_for_itself(at);
-            }
             if self.threads.level() < ThreadLevel::Multiple {
                 self.waits_for_itself(at);
             }
@@ -162,14 +159,14 @@ impl Runtime {
         let before = self.exchange_tail(at, self.guess(at, 0), name(self.me), |_| true);
         // The exchange accepts every tail.
         let (Ok(before) | Err(before)) = before;
-        if before != 0 {
-            let before = before as usize - 1;
-            self.tell_node(before, at, name(self.me) << NEXT_SHIFT);
-            self.wait_for(told(LockWait::Turn, at, before as u32, called), || {
-                self.own_lock_word(at) & GRANTED != 0
-            });
+        if before == 0 {
+            return;
         }
-        owners::take(at);
+        let before = before as usize - 1;
+        self.tell_node(before, at, name(self.me) << NEXT_SHIFT);
+        self.wait_for(told(LockWait::Turn, at, before as u32, called), || {
+            self.own_lock_word(at) & GRANTED != 0
+        });
     }
 
     /// Takes the lock at `at` if it is free. Returns whether it did.
@@ -184,9 +181,8 @@ impl Runtime {
         }
         let free = |tail| tail == 0;
         let taken = self.exchange_tail(at, self.guess(at, 0), name(self.me), free);
-        match taken {
-            Ok(_) => owners::take(at),
-            Err(_) => self.leave(at),
+        if taken.is_err() {
+            self.leave(at);
         }
         taken.is_ok()
     }
@@ -200,7 +196,6 @@ impl Runtime {
             at,
             ..Call::of(Routine::ClearLock)
         });
-        owners::release(at);
         self.quiet();
         let mut next = next_of(self.own_lock_word(at));
         if next.is_none() {
@@ -222,14 +217,6 @@ impl Runtime {
             self.tell_node(next, at, GRANTED);
         }
         true
-    }
-
-    #[cold]
-    #[track_caller]
-    fn thread_waits_for_itself(&self, at: usize) -> ! {
-        panic!(
-            "this thread holds the lock at symmetric offset {at:#x} already: it would wait for itself"
-        )
     }
 
     #[cold]
@@ -256,8 +243,8 @@ impl Runtime {
 /// changes.
 ///
 /// # Panics
-/// Before init. If this thread took the lock and no thread has let go of it since; or, with a thread level below
-/// `Multiple`, if this PE holds the lock.
+/// Before init, or if this PE holds the lock and its thread level is below `Multiple`: then no other thread can let go
+/// of it meanwhile.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_set_lock`.

@@ -87,7 +87,6 @@ mod collectives {
 }
 #[path = "../../src/lock"]
 mod lock {
-    pub(crate) mod owners;
     pub(crate) mod queue;
 }
 mod recording {

@@ -350,7 +350,9 @@ impl Line<'_> {
                 let lock = format!("the lock at {}", shown(*place));
                 match why {
                     LockWait::Turn => format!("for {lock}"),
-                    LockWait::Thread => format!("for {lock}, which another thread of the PE uses"),
+                    LockWait::Thread => {
+                        format!("for {lock}, which a thread of the same PE holds or waits for")
+                    }
                     LockWait::Next => {
                         format!("at {lock} for the next PE of its queue to say who it is")
                     }

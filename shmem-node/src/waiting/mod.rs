@@ -121,7 +121,7 @@ numbered! {
     /// Why a PE stands at a lock.
     LockWait {
         Turn = 1, "its turn";
-        Thread = 2, "another thread of the PE";
+        Thread = 2, "a thread of the same PE";
         Next = 3, "the next in the queue";
     }
 }
