@@ -62,7 +62,7 @@ struct Word {
 /// Whether it waits for a word that others write by operations of the program. The words of locks are
 /// written by the library.
 fn waits(routine: Routine) -> bool {
-    routine.group() == Group::Wait && routine != Routine::SetLock
+    routine.waits() && routine != Routine::SetLock
 }
 
 /// The waits of which it is known what ended them.
@@ -195,7 +195,7 @@ pub(super) fn collectives(recordings: &[Recording]) -> Vec<Met> {
 mod tests {
     use super::super::testing::{call, recording};
     use super::*;
-    use Routine::{Barrier, Broadcast, Put, SetLock, WaitUntil};
+    use Routine::{Barrier, Broadcast, ClearLock, Put, SetLock, TestLock, WaitUntil};
 
     // In microseconds, as what they give.
     const US: u64 = 1000;
@@ -234,12 +234,14 @@ mod tests {
             recording(1, 0, calls.clone()),
         ];
         assert_eq!(enders(&all), [(10, 60)]);
-        let lock = Event {
-            routine: SetLock,
-            ..wait(10, 100)
-        };
-        let all = [recording(0, 0, vec![lock]), recording(1, 0, calls)];
-        assert_eq!(enders(&all), []);
+        for routine in [SetLock, TestLock, ClearLock] {
+            let lock = Event {
+                routine,
+                ..wait(10, 100)
+            };
+            let all = [recording(0, 0, vec![lock]), recording(1, 0, calls.clone())];
+            assert_eq!(enders(&all), [], "{routine:?}");
+        }
     }
 
     #[test]

@@ -95,6 +95,12 @@ impl Routine {
         matches!(self.group(), Group::Rma | Group::Atomic)
     }
 
+    /// Whether it waits for other PEs by itself. Of the group of waits, those that try a lock and let go of one do not.
+    #[must_use]
+    pub const fn waits(self) -> bool {
+        matches!(self.group(), Group::Wait) && !matches!(self, Self::TestLock | Self::ClearLock)
+    }
+
     /// Whether it can change memory of another PE for which that PE waits.
     #[must_use]
     pub const fn writes(self) -> bool {

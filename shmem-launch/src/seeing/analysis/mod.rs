@@ -16,7 +16,7 @@ mod start;
 mod stragglers;
 mod waits;
 
-use shmem_node::recording::{Group, Recording};
+use shmem_node::recording::{Group, Recording, Routine};
 use shmem_node::stats::Stat;
 
 use super::Job;
@@ -161,11 +161,8 @@ fn life(job: &Job<'_>, of: &Recording) -> u64 {
 
 /// How long a PE was in waits and collectives.
 fn waited(of: &Recording) -> u64 {
-    let waits = |group| matches!(group, Group::Wait | Group::Collective);
-    let totals = of
-        .totals
-        .iter()
-        .filter(|total| waits(total.routine.group()));
+    let waits = |routine: Routine| routine.waits() || routine.group() == Group::Collective;
+    let totals = of.totals.iter().filter(|total| waits(total.routine));
     totals.fold(0, |all, total| all.saturating_add(total.ns))
 }
 

@@ -1,7 +1,5 @@
 //! The longest waits, and who ended them.
 
-use shmem_node::recording::Group;
-
 use super::super::matching::{CallId, calls};
 use super::{Facts, told};
 
@@ -27,7 +25,7 @@ pub(super) fn longest(facts: &Facts<'_>) -> Vec<LongWait> {
     let recordings = facts.job.recordings;
     let since = |moment: u64| moment.saturating_sub(facts.job.base());
     let mut waits: Vec<(u64, CallId)> = calls(recordings)
-        .filter(|(_, call)| call.routine.group() == Group::Wait)
+        .filter(|(_, call)| call.routine.waits())
         .map(|(id, call)| (call.end.saturating_sub(call.begin), id))
         .collect();
     let order = |&(took, id): &(u64, CallId)| (std::cmp::Reverse(took), id);
