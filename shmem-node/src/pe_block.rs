@@ -35,7 +35,8 @@ pub struct PeBlock {
     pid: AtomicU32,
     /// How often the PE has begun to be one: before it does anything else in an init, it counts.
     pub life: AtomicU32,
-    /// The thread that called init, for those who ask what the PE does while it waits for nobody.
+    /// The thread that called init, for those who ask what the PE does while it waits for nobody. 0 before init and after
+    /// finalize. The kernel may give the id of a thread that has ended to another one.
     thread: AtomicU32,
     /// The layout of this PE's static data, once that lies in its segment; else 0.
     pub statics: AtomicU64,
@@ -71,6 +72,9 @@ impl PeBlock {
             self.pid.store(std::process::id(), Ordering::Relaxed);
             self.thread.store(sys::thread_id(), Ordering::Relaxed);
         }
+        if state == PeState::Finalized {
+            self.thread.store(0, Ordering::Relaxed);
+        }
         self.state.store(state as u32, Ordering::Release);
     }
 
@@ -90,7 +94,7 @@ impl PeBlock {
         self.pid.load(Ordering::Relaxed)
     }
 
-    /// Id of the thread that called init last, 0 before.
+    /// Id of the thread that called init, 0 before that and after finalize.
     pub fn thread(&self) -> u32 {
         self.thread.load(Ordering::Relaxed)
     }

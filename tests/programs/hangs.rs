@@ -17,9 +17,9 @@ fn main() -> Result<(), shmem::Error> {
     let how = args.next().unwrap_or_default();
     let culprit: usize = args.next().and_then(|pe| pe.parse().ok()).unwrap_or(13);
     match how.as_str() {
-        // As "barrier", in a thread for which `main` waits, as in a test program.
+        // As "spins", in a thread for which `main` waits, as in a test program.
         "thread" => {
-            let thread = std::thread::spawn(move || hang("barrier", culprit));
+            let thread = std::thread::spawn(move || hang("spins", culprit));
             thread.join().expect("it does not panic")
         }
         how => hang(how, culprit),
@@ -39,6 +39,11 @@ fn hang(how: &str, culprit: usize) -> Result<(), shmem::Error> {
         // It skips a barrier.
         "barrier" if me == culprit => elsewhere(),
         "barrier" => barrier_all(),
+        // It computes for ever.
+        "spins" if me == culprit => loop {
+            std::hint::spin_loop();
+        },
+        "spins" => barrier_all(),
         // It leaves, while others meet: its finalize is a barrier, too, and so lets them out of the first.
         "leaves" if me == culprit => return Ok(()),
         "leaves" => {
@@ -105,7 +110,9 @@ fn hang(how: &str, culprit: usize) -> Result<(), shmem::Error> {
         }
         // It never calls init, as the others do.
         "init" => {}
-        _ => panic!("hangs barrier | thread | flag | lock | lock-twice | stopped | team | init"),
+        _ => panic!(
+            "hangs barrier | spins | thread | flag | lock | lock-twice | stopped | team | init"
+        ),
     }
     elsewhere()
 }

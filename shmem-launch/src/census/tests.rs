@@ -9,6 +9,8 @@ use shmem_node::pe_block::PeState;
 use shmem_node::waiting::{Place as Source, Seen, Team, Wait, Word};
 use std::panic::Location;
 
+mod elsewhere;
+
 const SECOND: u64 = 1_000_000_000;
 const NOW: u64 = 100 * SECOND;
 const HEAP: u64 = INTERNAL_SIZE as u64 + 4096;
@@ -189,7 +191,7 @@ fn who_skips_a_barrier_is_found() {
         &[
             "what the 64 PEs of this job on 8 nodes wait for, 20.0 s after its start:\n",
             "PEs 0-12,14-63 (63) wait in barrier_all of the world team (its no. 42), for 12.0 s; missing: PE 13\n",
-            "PE 13 (node 1, pid 1005) computes (is in no call that waits): its process is running, 12.0 s of CPU time; last waited 13.0 s \
+            "PE 13 (node 1, pid 1005) computes (is in no call that waits): its thread is running, 12.0 s of CPU time; last waited 13.0 s \
              ago; has begun 41 collectives of the world team\n",
             "It comes down to PE 13, which computes (is in no call that waits): PEs 0-12,14-63 (63) wait for it.",
         ],
@@ -282,48 +284,6 @@ fn some_of_many_places_are_told() {
     );
     assert!(sum(&["d", "b", "a", "c"]).more);
     assert!(!sum(&["c", "b", "a", ""]).more);
-}
-
-#[test]
-fn who_has_gone_on_is_not_missing() {
-    let text = told(1, 4, |rank, pe| {
-        if rank == 2 {
-            pe.begun = 42;
-        } else if rank != 3 {
-            *pe = found(pe.local, &[world(4, Collective::Broadcast, 42)]);
-            pe.begun = 42;
-        }
-    });
-    has(&text, &["missing: PE 3; PE 2 has begun it, too"]);
-}
-
-/// A stopped PE waits in a finalize that others have left; PEs that are not checked are in different collectives.
-#[test]
-fn who_is_elsewhere_has_not_begun_the_same() {
-    let text = told(1, 5, |rank, pe| {
-        let call = match rank {
-            4 => Collective::Reduce,
-            _ => Collective::Finalize,
-        };
-        *pe = found(pe.local, &[world(5, call, 42)]);
-        pe.begun = 42;
-        match rank {
-            1 => (pe.ended, pe.state) = (true, PeState::Finalized),
-            2 => (pe.waits, pe.state) = (Vec::new(), PeState::Finalized),
-            3 => (pe.waits, pe.begun) = (Vec::new(), 43),
-            _ => {}
-        }
-    });
-    let of = |what| format!("waits {what}, for 12.0 s; PEs ");
-    has(
-        &text,
-        &[
-            &(of("in finalize, or at the end of main")
-                + "1-3 (3) have left it; PE 4 is in a different collective\n"),
-            &(of("in a reduction of the world team (its no. 42)")
-                + "1-3 (3) have left it; PE 0 is in a different collective\n"),
-        ],
-    );
 }
 
 #[test]
@@ -451,7 +411,7 @@ fn stopped_processes_and_those_before_init_are_told() {
         &[
             "PE 0 (node 0, pid 1000) waits in init for the other PEs of the node, for 12.0 s; its process is \
              STOPPED by a signal",
-            "PE 1 (node 0, pid 1001) has not called init (or is no OpenSHMEM program): its process is sleeping \
+            "PE 1 (node 0, pid 1001) has not called init (or is no OpenSHMEM program): its main thread is sleeping \
              in the kernel in hrtimer_nanosleep",
             "PE 2 (node 0, pid 1002) has ended",
             "PE 3 (node 0, pid 1003) is not started yet",

@@ -35,29 +35,62 @@ struct Line<'a> {
     group: &'a Group,
     missing: RankSet,
     /// PEs that have begun as many collectives, and so are not missing.
-    not_missing: [RankSet; 3],
+    not_missing: [RankSet; Elsewhere::ALL.len()],
 }
 
 /// Where a PE is that others find in no collective with them, though it has begun as many: an index of
 /// [`Line::not_missing`].
 #[derive(Clone, Copy)]
 enum Elsewhere {
-    /// It has left the collective.
+    /// It has left the collective, which is finalize.
     Left,
-    /// It waits in a different collective, as programs that are not checked may (`SHMEM_CHECK=0`).
+    /// Its process has ended.
+    Ended,
+    /// It has begun further collectives.
+    GoneOn,
+    /// It called a different collective, as programs that are not checked may (`SHMEM_CHECK=0`).
     Differs,
     /// It does something that does not show whether it has left.
     Begun,
 }
 
+impl Elsewhere {
+    /// All of them, in the order in which lines name them.
+    const ALL: [Self; 5] = [
+        Self::Left,
+        Self::Ended,
+        Self::GoneOn,
+        Self::Differs,
+        Self::Begun,
+    ];
+
+    fn text(self, one: bool) -> &'static str {
+        match (self, one) {
+            (Self::Left, true) => "has left it",
+            (Self::Left, false) => "have left it",
+            (Self::Ended, true) => "has ended",
+            (Self::Ended, false) => "have ended",
+            (Self::GoneOn, true) => "has gone on",
+            (Self::GoneOn, false) => "have gone on",
+            (Self::Differs, _) => "called a different collective",
+            (Self::Begun, true) => "has begun it, too",
+            (Self::Begun, false) => "have begun it, too",
+        }
+    }
+}
+
 /// Where a group is that has begun at least `number` collectives of the world team, the last one perhaps not `call`.
 fn elsewhere(group: &Group, call: Collective, number: u32) -> Elsewhere {
-    match &group.doing {
+    // The collective that it called last, and where it is if the group that waits called the same.
+    let (last, place) = match &group.doing {
         Doing::Runs {
-            life: Life::Finalized | Life::Ended,
+            life: Life::Ended, ..
+        } => return Elsewhere::Ended,
+        _ if group.begun.least > u64::from(number) => return Elsewhere::GoneOn,
+        Doing::Runs {
+            life: Life::Finalized,
             ..
-        } => Elsewhere::Left,
-        _ if group.begun.least > u64::from(number) => Elsewhere::Left,
+        } => (Collective::Finalize, Elsewhere::Left),
         Doing::Waits {
             what:
                 What::Collective {
@@ -66,8 +99,12 @@ fn elsewhere(group: &Group, call: Collective, number: u32) -> Elsewhere {
                     ..
                 },
             ..
-        } if *other != call => Elsewhere::Differs,
-        _ => Elsewhere::Begun,
+        } => (*other, Elsewhere::Begun),
+        _ => return Elsewhere::Begun,
+    };
+    match last == call {
+        true => place,
+        false => Elsewhere::Differs,
     }
 }
 
@@ -155,7 +192,7 @@ impl Census {
 
     fn line<'a>(&self, group: &'a Group, job: Job<'_>) -> Line<'a> {
         let mut missing = group.for_whom.without(&group.ranks);
-        let mut not_missing = <[RankSet; 3]>::default();
+        let mut not_missing = <[RankSet; Elsewhere::ALL.len()]>::default();
         if let Doing::Waits { what, .. } = &group.doing {
             // Those that do the same in another state of their process are there, too.
             let mut there = RankSet::default();
@@ -255,7 +292,7 @@ impl Line<'_> {
                     let _ = write!(text, ", for {}", span(age));
                 }
                 if let Some(process) = process {
-                    let _ = write!(text, "; {}", state(process, one));
+                    let _ = write!(text, "; {}", state(process, "thread", one));
                 }
             }
             Doing::Runs {
@@ -265,7 +302,11 @@ impl Line<'_> {
             } => {
                 text += lives(*life, one);
                 if let Some(process) = process {
-                    let _ = write!(text, ": {}", state(process, one));
+                    let of = match life {
+                        Life::NotStarted | Life::BeforeInit | Life::Finalized => "main thread",
+                        _ => "thread",
+                    };
+                    let _ = write!(text, ": {}", state(process, of, one));
                 }
                 if let (Some(cpu), false) = (group.cpu, *life == Life::Ended) {
                     let _ = write!(text, ", {} of CPU time", span(cpu));
@@ -288,18 +329,12 @@ impl Line<'_> {
         if !self.missing.is_empty() {
             let _ = write!(text, "; {}", self.whom());
         }
-        for place in [Elsewhere::Left, Elsewhere::Differs, Elsewhere::Begun] {
+        for place in Elsewhere::ALL {
             let ranks = &self.not_missing[place as usize];
-            let does = match (place, ranks.len()) {
-                (_, 0) => continue,
-                (Elsewhere::Left, 1) => "has left it",
-                (Elsewhere::Left, _) => "have left it",
-                (Elsewhere::Differs, 1) => "is in a different collective",
-                (Elsewhere::Differs, _) => "are in a different collective",
-                (Elsewhere::Begun, 1) => "has begun it, too",
-                (Elsewhere::Begun, _) => "have begun it, too",
-            };
-            let _ = write!(text, "; {} {does}", ranks.named("PE"));
+            if !ranks.is_empty() {
+                let does = place.text(ranks.len() == 1);
+                let _ = write!(text, "; {} {does}", ranks.named("PE"));
+            }
         }
         text
     }
@@ -471,7 +506,8 @@ fn lives(life: Life, one: bool) -> &'static str {
     }
 }
 
-fn state(process: &Process, one: bool) -> String {
+/// The state of a thread, or of its process if a signal or debugger stopped that.
+fn state(process: &Process, thread: &str, one: bool) -> String {
     let word = match process.state {
         b'R' => "running",
         b'S' => "sleeping in the kernel",
@@ -481,10 +517,12 @@ fn state(process: &Process, one: bool) -> String {
         b'Z' | b'X' => "dead, not reaped yet",
         _ => "in an unknown state",
     };
-    let subject = if one {
-        "its process is"
-    } else {
-        "their processes are"
+    let stopped = process.state.eq_ignore_ascii_case(&b't');
+    let subject = match (stopped, one) {
+        (true, true) => "its process is".into(),
+        (true, false) => "their processes are".into(),
+        (false, true) => format!("its {thread} is"),
+        (false, false) => format!("their {thread}s are"),
     };
     let place = match process.place.as_str() {
         "" | "0" => String::new(),

@@ -85,8 +85,10 @@ impl AgentProcess {
     }
 }
 
-/// State and CPU time of a process. The state is that of `thread`, as long as the process has it: the main thread of
-/// a program may only wait for the thread that called init, as that of a test program does.
+/// State and CPU time of a process. The state is that of `thread`, which called init: the main thread of a program may
+/// only wait for it, as that of a test program does. If the process has no such thread, or none any more, the state is
+/// that of the main thread. If the thread has ended and the kernel has given its id to another thread of the process, the
+/// state is that one's: an id does not tell them apart.
 fn process(pid: i32, thread: u32, ticks: u64) -> Option<(Process, u64)> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
     let (mut state, cpu) = look::parse_stat(&read("stat")?, ticks)?;
