@@ -60,22 +60,23 @@ impl Notice {
         key
     }
 
-    /// How often the same was said besides, with the beginning of the words unless that PE's number is `enough`.
-    pub fn repetition(&self, enough: bool) -> impl fmt::Display {
+    /// How often other PEs said the same, where the number of this PE shows which text that is.
+    pub fn repetition(&self) -> String {
         let (count, rank) = (self.count, self.rank);
         let says = if count == 1 { "says" } else { "say" };
-        let mut text = format!("{count} more {says} the same as PE {rank}");
-        if !enough {
-            let first = self.text.lines().next().unwrap_or_default();
-            let excerpt: String = first.chars().take(EXCERPT).collect();
-            let rest = if excerpt.len() < self.text.trim_end().len() {
-                " ..."
-            } else {
-                ""
-            };
-            text += &format!(": {excerpt}{rest}");
-        }
-        text
+        format!("{count} more {says} the same as PE {rank}")
+    }
+
+    /// How often other PEs said the same, with the beginning of the text.
+    pub fn repetition_with_excerpt(&self) -> String {
+        let first = self.text.lines().next().unwrap_or_default();
+        let excerpt: String = first.chars().take(EXCERPT).collect();
+        let rest = if excerpt.len() < self.text.trim_end().len() {
+            " ..."
+        } else {
+            ""
+        };
+        format!("{}: {excerpt}{rest}", self.repetition())
     }
 }
 
@@ -249,15 +250,15 @@ mod tests {
         assert_eq!(t.line(&[]).to_string(), "PE 3 (node 1): it\nhurts");
         let hosts = ["a".into(), "b".into()];
         assert_eq!(t.line(&hosts).to_string(), "PE 3 (node 1, b): it\nhurts");
-        let again = t.repetition(false).to_string();
+        let again = t.repetition_with_excerpt();
         assert_eq!(again, "1 more says the same as PE 3: it ...");
         let many = Notice {
             count: 8191,
             ..notice(0, "no")
         };
-        let again = |enough| many.repetition(enough).to_string();
-        assert_eq!(again(false), "8191 more say the same as PE 0: no");
-        assert_eq!(again(true), "8191 more say the same as PE 0");
+        let excerpt = many.repetition_with_excerpt();
+        assert_eq!(excerpt, "8191 more say the same as PE 0: no");
+        assert_eq!(many.repetition(), "8191 more say the same as PE 0");
     }
 
     proptest! {

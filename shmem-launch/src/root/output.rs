@@ -255,15 +255,18 @@ impl Root {
         if notice.count > 1 {
             let count = notice.count - 1;
             let again = Notice { count, ..notice };
-            self.say_as("shmem", &again.repetition(true).to_string());
+            self.say_as("shmem", &again.repetition());
         }
     }
 
     /// Says how often PEs have said the same.
     pub(super) fn tell_counts(&mut self) {
         for notice in self.fold.take_counts() {
-            let enough = self.fold.told_one(notice.rank);
-            self.say_as("shmem", &notice.repetition(enough).to_string());
+            let text = match self.fold.told_one(notice.rank) {
+                true => notice.repetition(),
+                false => notice.repetition_with_excerpt(),
+            };
+            self.say_as("shmem", &text);
         }
     }
 
