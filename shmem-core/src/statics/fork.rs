@@ -10,7 +10,7 @@
 //! them for the PE: nothing but a warning helps.
 
 use std::cell::Cell;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +22,8 @@ use crate::heap::access;
 
 struct Shared {
     stretches: &'static [Stretch],
-    /// The file of the heap memory, and what it is: the program may close it.
-    file: BorrowedFd<'static>,
+    /// The number of the file of the heap memory, and which file that was: the program may close it.
+    file: RawFd,
     identity: sys::FileId,
     /// Where this PE's segment begins in it.
     in_file: u64,
@@ -42,7 +42,7 @@ thread_local! {
 /// Gives children that are forked from now on a private copy of these stretches.
 pub(super) fn keep_private(
     stretches: &'static [Stretch],
-    file: BorrowedFd<'static>,
+    file: BorrowedFd<'_>,
     in_file: u64,
     static_libc: bool,
 ) {
@@ -51,7 +51,7 @@ pub(super) fn keep_private(
     };
     let shared = Shared {
         stretches,
-        file,
+        file: file.as_raw_fd(),
         identity,
         in_file,
         static_libc,
@@ -74,12 +74,15 @@ impl Shared {
     fn parts(&self, stretch: &Stretch, mut copy: impl FnMut(usize, usize)) {
         let begin = self.in_file + stretch.at as u64;
         let end = begin + stretch.pages() as u64;
-        if sys::file_id(self.file).ok() != Some(self.identity) {
+        // SAFETY: a number that was open. If the program has closed it meanwhile, or opened another file with it, the call
+        // fails or says which file it is; it changes nothing, and nothing keeps what is borrowed.
+        let file = unsafe { BorrowedFd::borrow_raw(self.file) };
+        if sys::file_id(file).ok() != Some(self.identity) {
             return copy(0, stretch.pages());
         }
         let seek = |from: u64, whence| {
             // SAFETY: plain system call; nobody reads or writes the file by its position.
-            let at = unsafe { libc::lseek(self.file.as_raw_fd(), from as libc::off_t, whence) };
+            let at = unsafe { libc::lseek(self.file, from as libc::off_t, whence) };
             u64::try_from(at).unwrap_or(end).clamp(from, end)
         };
         let mut at = begin;
@@ -170,7 +173,7 @@ extern "C" fn in_child() {
                     stretch.pages(),
                     libc::PROT_READ | libc::PROT_WRITE,
                     libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE,
-                    shared.file.as_raw_fd(),
+                    shared.file,
                     (shared.in_file + stretch.at as u64) as libc::off_t,
                 );
             }
