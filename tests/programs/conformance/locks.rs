@@ -19,6 +19,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("locks_are_tried", locks_are_tried),
     ("locks_side_by_side", locks_side_by_side),
     ("locks_between_threads", locks_between_threads),
+    (
+        "locks_are_dropped_by_other_threads",
+        locks_are_dropped_by_other_threads,
+    ),
 ];
 
 /// Reading and writing in two steps is an increment only if nobody comes between.
@@ -219,6 +223,33 @@ fn locks_between_threads() {
     });
     barrier_all();
     assert_eq!(g(count, n - 1) as usize, n * THREADS * ROUNDS);
+    barrier_all();
+    free(count).unwrap();
+    lock.free().unwrap();
+}
+
+/// A thread that gave its guard to another thread may ask for the lock again before that one has dropped it.
+fn locks_are_dropped_by_other_threads() {
+    const ROUNDS: u64 = 10;
+    let n = n_pes();
+    let lock = Lock::new().unwrap();
+    let count = alloc::<u64>(1).unwrap();
+    let (to, from) = std::sync::mpsc::channel();
+    std::thread::scope(|s| {
+        s.spawn(move || {
+            for held in from {
+                std::thread::yield_now();
+                p(count, g(count, n - 1) + 1, n - 1);
+                drop(held);
+            }
+        });
+        for _ in 0..ROUNDS {
+            to.send(lock.lock()).expect("the thread takes it");
+        }
+        drop(to);
+    });
+    barrier_all();
+    assert_eq!(g(count, n - 1), n as u64 * ROUNDS);
     barrier_all();
     free(count).unwrap();
     lock.free().unwrap();
