@@ -90,8 +90,6 @@ part_ignored() {
     cargo build --workspace --examples --quiet
     cargo test --workspace --exclude npb-ports --exclude npb-kernels --exclude shmem-tests-apps --lib --bins --tests \
         --no-fail-fast --quiet -- --ignored --skip explore
-    # The tests of shmem-core for which the feature `test` is off: the workspace turns it on.
-    cargo test -p shmem-core --lib --quiet topics::
 }
 
 part simulations turn user "simulations with more seeds, and explorations"

@@ -16,5 +16,7 @@ stage "tests" run_tests
 stage "programs in the documentation" cargo test --workspace --exclude shmem-macros --doc --quiet
 stage "benchmarks, each once" cargo test -p shmem-benches --benches --quiet -- --test
 stage "lints" lints
+# The workspace turns the feature `test` on. A name that collides with `#[test]` without it is an error of the compiler.
+stage "tests without the feature test" cargo check -p shmem-core --lib --profile test --quiet
 stage "documentation" documentation --lib
 stages ci/test.sh
