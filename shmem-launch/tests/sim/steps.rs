@@ -9,6 +9,9 @@ const USR1: u8 = 10;
 /// How long the job may be stopped.
 const MINUTES: usize = 300_000_000_000;
 
+/// How much time passes at once while somebody has something to do.
+const MOMENT: usize = 20_000_000;
+
 /// Whether standard output of a PE may be read.
 fn may_read(reading: Reading, local: u32) -> bool {
     match reading {
@@ -60,18 +63,6 @@ impl Node {
 }
 
 impl World {
-    /// Whether there is output for an agent, from its PEs or below: however much time passes at once, all agents on the way
-    /// have had theirs to pass it on.
-    fn has_output_for(&self, at: usize) -> bool {
-        let n = &self.nodes[at];
-        let says = |&index: &usize| {
-            let child = &self.nodes[index];
-            let here = !child.up.is_empty() && child.greeting.is_none() && !child.dropped;
-            here || (child.alive && !child.frozen && self.has_output_for(index))
-        };
-        n.readable() || n.children.iter().any(says)
-    }
-
     pub(super) fn tell(&mut self, at: usize, event: Event<'_>) {
         if self.nodes[at].alive && !self.nodes[at].frozen {
             self.nodes[at].agent.handle(event, self.now);
@@ -359,12 +350,7 @@ impl World {
                 let max = self.nodes[at].up.len();
                 let most = if self.rng.one_in(2) { 7 } else { 200_000 };
                 let n = 1 + self.rng.below(max.min(most));
-                let bytes: Vec<u8> = self.nodes[at].up.drain(..n).collect();
-                self.nodes[at].delivered += n;
-                match parent {
-                    Some(p) => self.tell(p, Event::FromChild(index, &bytes)),
-                    None => self.tell_root(root::Event::FromAgent(&bytes)),
-                }
+                self.deliver(at, n);
             }
             1 => {
                 match parent {
@@ -559,33 +545,61 @@ impl World {
             };
             self.now = self.now.max(next);
         } else {
-            self.now += self.rng.below(20_000_000) as u64;
+            self.now += self.rng.below(MOMENT) as u64;
         }
         self.heal();
-        self.timers(idle);
+        self.timers();
         if self.root_alive && self.root_stopped.is_none() {
             self.tell_root(root::Event::Timer);
         }
         true
     }
 
-    fn timers(&mut self, idle: bool) {
+    fn timers(&mut self) {
         for at in 0..self.nodes.len() {
-            // A driver reads before it looks at the clock.
-            if !idle && self.has_output_for(at) {
-                continue;
-            }
             // There is none yet.
             if self.nodes[at].greeting.is_some() {
                 continue;
             }
-            if self.nodes[at]
-                .agent
-                .next_timeout()
-                .is_some_and(|t| t <= self.now)
-            {
-                self.tell(at, Event::Timer);
+            let due = |n: &Node| n.agent.next_timeout().is_some_and(|t| t <= self.now);
+            if !due(&self.nodes[at]) {
+                continue;
             }
+            // A driver reads before it looks at the clock.
+            self.read_all(at);
+            self.tell(at, Event::Timer);
+        }
+    }
+
+    /// An agent reads all that there is, from above, from below and from its PEs.
+    fn read_all(&mut self, at: usize) {
+        if !self.nodes[at].alive || self.nodes[at].frozen {
+            return;
+        }
+        if !self.nodes[at].cut[1] && !self.nodes[at].down.is_empty() {
+            let bytes: Vec<u8> = self.nodes[at].down.drain(..).collect();
+            self.tell(at, Event::FromParent(&bytes));
+        }
+        for child in self.nodes[at].children.clone() {
+            let n = &self.nodes[child];
+            if n.greeting.is_none() && !n.dropped && !n.cut[0] && !n.up.is_empty() {
+                let all = n.up.len();
+                self.deliver(child, all);
+            }
+        }
+        while self.nodes[at].readable() {
+            self.read_output(at);
+        }
+    }
+
+    /// The next `n` bytes of an agent reach its parent.
+    fn deliver(&mut self, at: usize, n: usize) {
+        let (parent, index) = (self.nodes[at].parent, self.nodes[at].index);
+        let bytes: Vec<u8> = self.nodes[at].up.drain(..n).collect();
+        self.nodes[at].delivered += n;
+        match parent {
+            Some(p) => self.tell(p, Event::FromChild(index, &bytes)),
+            None => self.tell_root(root::Event::FromAgent(&bytes)),
         }
     }
 
@@ -603,9 +617,11 @@ impl World {
                 self.root_was_stopped = true;
             }
             Some(since) if idle || self.rng.one_in(30) => {
-                self.now += self.rng.below(MINUTES) as u64;
+                // The others are not stopped: in minutes they would do all that they can.
+                let most = if idle { MINUTES } else { MOMENT };
+                self.now += self.rng.below(most) as u64;
                 self.heal();
-                self.timers(false);
+                self.timers();
                 self.root_stopped = None;
                 self.tell_root(root::Event::Continued(self.now - since));
             }
