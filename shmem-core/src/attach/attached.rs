@@ -83,8 +83,8 @@ impl Attached {
 pub(crate) fn set_pe(is_pe: bool) {
     if let Some(attached) = attached() {
         attached.is_pe.store(is_pe, Ordering::Release);
-        if !is_pe && attached.is_own_process() {
-            attached.pmi.leave();
+        if !is_pe {
+            attached.pmi.leave(|| attached.is_own_process());
         }
     }
 }

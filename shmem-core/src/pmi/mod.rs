@@ -152,9 +152,12 @@ impl Pmi {
         }
     }
 
-    /// This process is no PE any more, and may become one again.
-    pub(crate) fn leave(&self) {
-        if let Self::Foreign(foreign) = self {
+    /// This process is no PE any more, and may become one again. `is_own` says that the process is the PE and not one that
+    /// it has forked.
+    pub(crate) fn leave(&self, is_own: impl FnOnce() -> bool) {
+        if let Self::Foreign(foreign) = self
+            && is_own()
+        {
             foreign.leave();
         }
     }
