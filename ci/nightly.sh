@@ -80,7 +80,8 @@ part_arm_lints() { ci/aarch64.sh lints; }
 
 part layouts turn user "every layout"
 part_layouts() {
-    SHMEM_LAYOUTS=all SHMEM_TEST_THOROUGH=1 cargo test -p shmem-tests --test jobs --quiet -- conformance:: lives::on_all c_library::conformance::on_all
+    SHMEM_LAYOUTS=all SHMEM_TEST_THOROUGH=1 cargo test -p shmem-tests --test jobs --quiet -- \
+        conformance:: lives::on_all c_library::conformance::on_all
 }
 
 part ignored turn user "tests that are too long for each run"

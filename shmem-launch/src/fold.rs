@@ -86,7 +86,7 @@ pub struct Fold {
     known: Vec<Notice>,
     by_key: HashMap<String, usize>,
     bytes: usize,
-    /// Whether something was told that could not be remembered.
+    /// Whether a notice came for which there was no room.
     is_full: bool,
 }
 

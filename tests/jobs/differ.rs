@@ -168,7 +168,7 @@ fn node_of(pe: usize, n: usize, nodes: usize) -> usize {
     }
 }
 
-/// What a PE is told to do, behind its name, up to where that of the next one begins. The PE that reports it does not
+/// What a message says that a PE does: from behind the PE's name to the name of the next PE. The PE that reports does not
 /// repeat its own name.
 fn deed<'a>(line: &'a str, pe: &str) -> Option<&'a str> {
     let (_, deed) = line

@@ -165,21 +165,21 @@ fn each_way(calls: &str) -> Vec<String> {
 #[test]
 fn jobs_run_without_system_calls_that_they_can_do_without() {
     // Two PEs of a node share memory, and the third is on another.
-    jobs_run_without(SPARED, "-n 3 --nodes 2");
+    jobs_run_without_spared_calls("-n 3 --nodes 2");
 }
 
 #[test]
 #[ignore = "nightly: each run has two nodes"]
 fn jobs_of_one_node_run_without_them() {
-    jobs_run_without(SPARED, "-n 2");
+    jobs_run_without_spared_calls("-n 2");
 }
 
-fn jobs_run_without(spared: &[&str], options: &str) {
+fn jobs_run_without_spared_calls(options: &str) {
     if no_filters() {
         return;
     }
     let mut failed = Vec::new();
-    for lacks in spared.iter().flat_map(|calls| each_way(calls)) {
+    for lacks in SPARED.iter().flat_map(|calls| each_way(calls)) {
         let output = job(&lacks, options, &[STATICS]).run();
         let (ended, err) = (output.status, output.stderr);
         println!("{lacks:70} {ended}");

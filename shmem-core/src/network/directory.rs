@@ -86,9 +86,9 @@ impl AddressTable {
                 |start: u32| (start as usize * AGREED_ALIGN).saturating_sub(INTERNAL_SIZE) >> 10;
             let (theirs, own) = (room(peer.heap_start), room(own));
             return Err(format!(
-                "its node has {theirs} KiB of room for static data before the heap, and the node of this PE {own} KiB: \
-                 nodes whose first PEs run different programs differ so. Set SHMEM_STATICS_SIZE={}k for all PEs, or more if \
-                 another node needs it",
+                "its node has {theirs} KiB of room for static data before the heap, and the node of this PE has {own} KiB. \
+                 The first PEs of the two nodes may run different programs. Set SHMEM_STATICS_SIZE={}k for all PEs, or \
+                 more if another node needs it",
                 theirs.max(own)
             ));
         }

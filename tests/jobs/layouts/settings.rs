@@ -21,9 +21,9 @@ use Choice::{Env, Options};
 
 const DEFAULT: Choice = Env(&[]);
 
-/// See `MORE_ON_3`.
+/// Uneven, on nodes that are no power of two.
 pub(super) const FEW_ON_3: &str = "-n 4 --nodes 3";
-/// What stands for that when all layouts are run.
+/// Takes the place of [`FEW_ON_3`] when all layouts run: the number of PEs is no power of two either.
 pub(super) const MORE_ON_3: &str = "-n 5 --nodes 3";
 
 /// The first one has the PEs; the others' defaults come first.
@@ -33,7 +33,6 @@ pub(super) const SETTINGS: &[Setting] = &[
         values: &[
             ("2 on 2", Options("-n 2 --nodes 2")),
             ("4 on 2", Options("-n 4 --nodes 2")),
-            // Uneven, on nodes that are no power of two; with all layouts the PEs are none either.
             ("few on 3", Options(FEW_ON_3)),
         ],
     },
