@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 
 use rdma_sys::{
-    IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2, ibv_device_attr_ex, ibv_device_cap_flags,
-    ibv_odp_general_caps, ibv_odp_transport_cap_bits, ibv_port_attr,
+    ibv_atomic_cap, ibv_device_attr_ex, ibv_device_cap_flags, ibv_gid_type, ibv_odp_general_caps,
+    ibv_odp_transport_cap_bits, ibv_port_attr,
 };
 
 use super::SysError;
@@ -58,8 +58,8 @@ pub(super) fn describe(context: &Context) -> Result<Abilities, SysError> {
             for entry in entries {
                 let number = |p: &&mut PortAbilities| u32::from(p.port.number) == entry.port_num;
                 let kind = match entry.gid_type {
-                    IBV_GID_TYPE_ROCE_V1 => GidKind::RoceV1,
-                    IBV_GID_TYPE_ROCE_V2 => GidKind::RoceV2,
+                    ibv_gid_type::IBV_GID_TYPE_ROCE_V1 => GidKind::RoceV1,
+                    ibv_gid_type::IBV_GID_TYPE_ROCE_V2 => GidKind::RoceV2,
                     _ => GidKind::InfiniBand,
                 };
                 // SAFETY: all parts of the union are 16 plain bytes.
@@ -124,8 +124,8 @@ fn port((number, attr): (u8, ibv_port_attr)) -> PortAbilities {
 fn abilities(attr: &ibv_device_attr_ex) -> Abilities {
     let (dev, odp) = (&attr.orig_attr, &attr.odp_caps);
     let count = |n: i32| u32::try_from(n).unwrap_or(0);
-    let general = |bit: ibv_odp_general_caps| odp.general_caps & u64::from(bit.0) != 0;
-    let rc = |bit: ibv_odp_transport_cap_bits| odp.per_transport_caps.rc_odp_caps & bit.0 != 0;
+    let general = |bit: u32| odp.general_caps & u64::from(bit) != 0;
+    let rc = |bit: u32| odp.per_transport_caps.rc_odp_caps & bit != 0;
     Abilities {
         vendor_id: dev.vendor_id,
         vendor_part_id: dev.vendor_part_id,
@@ -143,11 +143,11 @@ fn abilities(attr: &ibv_device_attr_ex) -> Abilities {
         max_qp_rd_atom: count(dev.max_qp_rd_atom),
         max_qp_init_rd_atom: count(dev.max_qp_init_rd_atom),
         atomics: match dev.atomic_cap {
-            rdma_sys::ibv_atomic_cap::IBV_ATOMIC_HCA => Atomics::Device,
-            rdma_sys::ibv_atomic_cap::IBV_ATOMIC_GLOB => Atomics::Global,
+            ibv_atomic_cap::IBV_ATOMIC_HCA => Atomics::Device,
+            ibv_atomic_cap::IBV_ATOMIC_GLOB => Atomics::Global,
             _ => Atomics::None,
         },
-        xrc: dev.device_cap_flags & ibv_device_cap_flags::IBV_DEVICE_XRC.0 != 0,
+        xrc: dev.device_cap_flags & ibv_device_cap_flags::IBV_DEVICE_XRC != 0,
         odp: Odp {
             supported: general(ibv_odp_general_caps::IBV_ODP_SUPPORT),
             implicit: general(ibv_odp_general_caps::IBV_ODP_SUPPORT_IMPLICIT),

@@ -4,33 +4,17 @@
 //! Whoever sleeps watches the device's descriptor, a napping thread included: while the application
 //! polls, nobody else would look.
 
-use std::mem::{MaybeUninit, align_of, offset_of, size_of};
+use std::mem;
 use std::os::fd::BorrowedFd;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
-use rdma_sys::{ibv_async_event, ibv_cq, ibv_event_type as t, ibv_srq};
+use rdma_sys::{ibv_async_event, ibv_event_type as t};
 
 use super::context::Context;
 use shmem_verbs::provider::{Event, LASTING_NS};
 use shmem_verbs::{Cq, Failure, Srq};
-
-/// An event as it is in memory. The bindings have an enum for its kind, which must not hold a kind
-/// that only a newer library knows.
-#[repr(C)]
-struct RawEvent {
-    element: *mut std::ffi::c_void,
-    kind: i32,
-}
-
-const _: () = assert!(
-    size_of::<RawEvent>() == size_of::<ibv_async_event>()
-        && align_of::<RawEvent>() == align_of::<ibv_async_event>()
-        && offset_of!(RawEvent, kind) == offset_of!(ibv_async_event, event_type)
-        && size_of::<t>() == 4
-);
 
 /// The events of a device, as far as they concern the HCA at one of its ports.
 #[derive(Debug)]
@@ -178,46 +162,39 @@ enum Happened {
 /// The oldest event of a device.
 fn next_event(context: &Context) -> Option<Happened> {
     let library = context.library;
-    // Of some events only a part is written.
-    let mut raw = MaybeUninit::<RawEvent>::zeroed();
+    // SAFETY: a number, and a union of pointers and a number, for which zero is valid. Of some events only a
+    // part is written.
+    let mut raw: ibv_async_event = unsafe { mem::zeroed() };
     // SAFETY: the context is open.
-    let rc = unsafe { (library.get_async_event)(context.raw.as_ptr(), raw.as_mut_ptr().cast()) };
+    let rc = unsafe { (library.get_async_event)(context.raw.as_ptr(), &mut raw) };
     if rc != 0 {
         return None;
     }
-    // SAFETY: zeroes are an event, too. Until the event is acknowledged its object cannot be
-    // destroyed, so the pointer in it is valid.
-    let event = unsafe { event(raw.assume_init_ref()) };
+    // SAFETY: until the event is acknowledged its object cannot be destroyed, so the pointer in it is
+    // valid.
+    let event = unsafe { event(&raw) };
     // SAFETY: taken and not acknowledged yet.
-    unsafe { (library.ack_async_event)(raw.as_mut_ptr().cast()) };
+    unsafe { (library.ack_async_event)(&mut raw) };
     Some(event)
 }
 
 /// # Safety
 /// The object that the event is about exists.
-unsafe fn event(raw: &RawEvent) -> Happened {
+unsafe fn event(raw: &ibv_async_event) -> Happened {
+    let element = &raw.element;
     // SAFETY: the kind says what the pointer is; each object exists by the caller's promise, and
     // bears the number that it was created with.
-    let cq = || Cq(unsafe { (*raw.element.cast::<ibv_cq>()).cq_context } as usize as u32);
+    let cq = || Cq(unsafe { (*element.cq).cq_context } as usize as u32);
     // SAFETY: as above.
-    let srq = || Srq(unsafe { (*raw.element.cast::<ibv_srq>()).srq_context } as usize as u32);
-    const fn is(kind: t) -> i32 {
-        kind as i32
-    }
-    const CQ_ERR: i32 = is(t::IBV_EVENT_CQ_ERR);
-    const SRQ_ERR: i32 = is(t::IBV_EVENT_SRQ_ERR);
-    const DEVICE_FATAL: i32 = is(t::IBV_EVENT_DEVICE_FATAL);
-    const PORT_ERR: i32 = is(t::IBV_EVENT_PORT_ERR);
-    const PORT_ACTIVE: i32 = is(t::IBV_EVENT_PORT_ACTIVE);
-    // Of an event of a port the union has its number in place of a pointer.
+    let srq = || Srq(unsafe { (*element.srq).srq_context } as usize as u32);
     // SAFETY: as above.
-    let port = || unsafe { ptr::from_ref(&raw.element).cast::<i32>().read() } as u8;
-    match raw.kind {
-        DEVICE_FATAL => Happened::Fatal,
-        PORT_ERR => Happened::PortDown(port()),
-        PORT_ACTIVE => Happened::PortUp(port()),
-        CQ_ERR => Happened::CqErr(cq()),
-        SRQ_ERR => Happened::SrqErr(srq()),
+    let port = || unsafe { element.port_num } as u8;
+    match raw.event_type {
+        t::IBV_EVENT_DEVICE_FATAL => Happened::Fatal,
+        t::IBV_EVENT_PORT_ERR => Happened::PortDown(port()),
+        t::IBV_EVENT_PORT_ACTIVE => Happened::PortUp(port()),
+        t::IBV_EVENT_CQ_ERR => Happened::CqErr(cq()),
+        t::IBV_EVENT_SRQ_ERR => Happened::SrqErr(srq()),
         _ => Happened::Other,
     }
 }

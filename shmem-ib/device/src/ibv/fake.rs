@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use rdma_sys::{
     _compat_ibv_port_attr, ibv_ah, ibv_ah_attr, ibv_async_event, ibv_atomic_cap, ibv_comp_channel,
     ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_device_cap_flags, ibv_event_type,
-    ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
-    ibv_qp_init_attr_ex, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_init_attr, ibv_wc, ibv_xrcd,
-    ibv_xrcd_init_attr, verbs_context,
+    ibv_gid_entry, ibv_gid_type, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_init_attr,
+    ibv_wc, ibv_xrcd, ibv_xrcd_init_attr, verbs_context,
 };
 
 use super::library::Library;
@@ -194,10 +194,10 @@ impl Fake {
         (modified, handles)
     }
 
-    fn tell(&self, element: *mut c_void, kind: ibv_event_type) {
+    fn tell(&self, element: *mut c_void, kind: u32) {
         let mut bytes = [0_u8; size_of::<ibv_async_event>()];
         bytes[..8].copy_from_slice(&element.expose_provenance().to_ne_bytes());
-        bytes[8..12].copy_from_slice(&(kind as i32).to_ne_bytes());
+        bytes[8..12].copy_from_slice(&kind.to_ne_bytes());
         let events_in = self.events_in.lock().expect("no panics");
         let fd = events_in.as_ref().expect("it is there").as_raw_fd();
         // SAFETY: the bytes are alive.
@@ -298,7 +298,7 @@ unsafe extern "C" fn query_device(_: *mut ibv_context, attr: *mut ibv_device_att
     attr.max_cqe = 1 << 22;
     attr.max_sge = 16;
     attr.max_ah = 1024;
-    attr.device_cap_flags = ibv_device_cap_flags::IBV_DEVICE_XRC.0;
+    attr.device_cap_flags = ibv_device_cap_flags::IBV_DEVICE_XRC;
     attr.max_srq_wr = 1 << 15;
     attr.max_qp_rd_atom = 16;
     attr.max_qp_init_rd_atom = 16;
@@ -355,8 +355,8 @@ unsafe extern "C" fn query_gid_table(
     entry.gid.raw = port.gid.0;
     entry.port_num = 1;
     entry.gid_type = match port.infiniband {
-        true => rdma_sys::IBV_GID_TYPE_IB,
-        false => rdma_sys::IBV_GID_TYPE_ROCE_V2,
+        true => ibv_gid_type::IBV_GID_TYPE_IB,
+        false => ibv_gid_type::IBV_GID_TYPE_ROCE_V2,
     };
     1
 }

@@ -170,7 +170,7 @@ impl VerbsHca {
         // Buffers of our own are small and in use: they may as well be pinned.
         let shared = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
         let on_demand = match self.on_demand && access.intersects(shared) {
-            true => rdma_sys::ibv_access_flags::IBV_ACCESS_ON_DEMAND.0,
+            true => rdma_sys::ibv_access_flags::IBV_ACCESS_ON_DEMAND,
             false => 0,
         };
         let flags = access_flags(access) | on_demand;

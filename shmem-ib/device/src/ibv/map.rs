@@ -31,7 +31,7 @@ pub(super) fn access_flags(access: Access) -> u32 {
     ]
     .into_iter()
     .filter(|(right, _)| access.contains(*right))
-    .fold(0, |all, (_, flag)| all | flag.0)
+    .fold(0, |all, (_, flag)| all | flag)
 }
 
 /// How a request ended. What has no counterpart is a failure of the device or of the peer.
@@ -258,7 +258,7 @@ pub(super) fn transition(
     origin: &Origin,
     quirks: Quirks,
     out: &mut ibv_qp_attr,
-) -> ibv_qp_attr_mask {
+) -> u32 {
     use ibv_qp_attr_mask as m;
     out.qp_state = state_code(attr.target());
     let mut mask = m::IBV_QP_STATE;
@@ -520,7 +520,7 @@ mod tests {
         let place = m::IBV_QP_PKEY_INDEX | m::IBV_QP_PORT;
         let retries = m::IBV_QP_RETRY_CNT | m::IBV_QP_RNR_RETRY | m::IBV_QP_MAX_QP_RD_ATOMIC;
         let sends = m::IBV_QP_TIMEOUT | m::IBV_QP_SQ_PSN;
-        let (rights, none) = (m::IBV_QP_ACCESS_FLAGS, ibv_qp_attr_mask(0));
+        let (rights, none) = (m::IBV_QP_ACCESS_FLAGS, 0);
         let rtr = |dest| QpAttr::Rtr { dest };
         let cases = [
             (QpType::Rc, init(None), place | rights),
@@ -541,7 +541,7 @@ mod tests {
             let mut raw = blank_attr();
             let mask = transition(ty, &attr, &origin, Quirks::default(), &mut raw);
             let expected = expected | m::IBV_QP_STATE;
-            assert_eq!(mask.0, expected.0, "{ty:?} {attr:?}");
+            assert_eq!(mask, expected, "{ty:?} {attr:?}");
             assert_eq!(qp_state(raw.qp_state), attr.target());
         }
         let mut raw = blank_attr();

@@ -278,7 +278,7 @@ impl XrcdObject {
         };
         use ibv_xrcd_init_attr_mask as m;
         let mut attr = ibv_xrcd_init_attr {
-            comp_mask: (m::IBV_XRCD_INIT_ATTR_FD | m::IBV_XRCD_INIT_ATTR_OFLAGS).0,
+            comp_mask: m::IBV_XRCD_INIT_ATTR_FD | m::IBV_XRCD_INIT_ATTR_OFLAGS,
             // Minus one is a domain of this process alone.
             fd: file.map_or(-1, |fd| fd.as_raw_fd()),
             oflags: libc::O_CREAT,
@@ -333,11 +333,10 @@ impl SrqObject {
                     return Err(libc::EOPNOTSUPP);
                 };
                 use ibv_srq_init_attr_mask as m;
-                attr.comp_mask = (m::IBV_SRQ_INIT_ATTR_TYPE
+                attr.comp_mask = m::IBV_SRQ_INIT_ATTR_TYPE
                     | m::IBV_SRQ_INIT_ATTR_PD
                     | m::IBV_SRQ_INIT_ATTR_XRCD
-                    | m::IBV_SRQ_INIT_ATTR_CQ)
-                    .0;
+                    | m::IBV_SRQ_INIT_ATTR_CQ;
                 attr.srq_type = ibv_srq_type::IBV_SRQT_XRC;
                 (attr.pd, attr.xrcd, attr.cq) = (pd.raw.as_ptr(), xrcd.raw(), cq.raw());
                 // SAFETY: all objects are open, and the new one will hold them.
@@ -372,8 +371,8 @@ pub(super) fn qp_attr(ty: u32) -> ibv_qp_init_attr_ex {
     attr
 }
 
-pub(super) const PD: u32 = ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_PD.0;
-pub(super) const XRCD: u32 = ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_XRCD.0;
+pub(super) const PD: u32 = ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_PD;
+pub(super) const XRCD: u32 = ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_XRCD;
 
 #[cfg(test)]
 mod tests {

@@ -110,8 +110,8 @@ impl VerbsHca {
             completion.byte_len = wc.byte_len;
         }
         if received {
-            let has = |flag: ibv_wc_flags| wc.wc_flags & flag.0 != 0;
-            let word = &wc.imm_data_invalidated_rkey_union;
+            let has = |flag: u32| wc.wc_flags & flag != 0;
+            let word = &wc.__bindgen_anon_1;
             if has(ibv_wc_flags::IBV_WC_WITH_IMM) {
                 // SAFETY: both parts of the union are 32 plain bits; the flag says which it is.
                 completion.imm = Some(u32::from_be(unsafe { word.imm_data }));
@@ -143,7 +143,7 @@ impl VerbsHca {
         }
         // SAFETY: the completion is not handed out yet.
         let header = unsafe { datagrams.received(wc.wr_id) };
-        let with_header = wc.wc_flags & ibv_wc_flags::IBV_WC_GRH.0 != 0;
+        let with_header = wc.wc_flags & ibv_wc_flags::IBV_WC_GRH != 0;
         let header = header.filter(|_| with_header);
         if header.is_some() || !self.origin.ethernet {
             let av = self.origin.source_of(header.as_ref(), wc.slid);

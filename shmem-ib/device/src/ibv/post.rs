@@ -4,8 +4,8 @@ use std::mem::{self, MaybeUninit, align_of, offset_of, size_of};
 use std::ptr;
 
 use rdma_sys::{
-    atomic_t, ibv_post_recv, ibv_post_send, ibv_post_srq_recv, ibv_recv_wr, ibv_send_flags,
-    ibv_send_wr, ibv_sge, rdma_t, ud_t,
+    ibv_post_recv, ibv_post_send, ibv_post_srq_recv, ibv_recv_wr, ibv_send_flags, ibv_send_wr,
+    ibv_sge,
 };
 
 use super::error::io_error;
@@ -189,7 +189,7 @@ const NOTHING: ibv_sge = ibv_sge {
 fn fill(raw: &mut ibv_send_wr, inline: &mut ibv_sge, wr: &SendWr<'_>, ah: Option<&Ah>) {
     raw.wr_id = wr.wr_id;
     raw.opcode = map::wr_opcode(&wr.op);
-    let flag = |wanted: bool, flag: ibv_send_flags| if wanted { flag.0 } else { 0 };
+    let flag = |wanted: bool, flag: u32| if wanted { flag } else { 0 };
     raw.send_flags = flag(wr.signaled, ibv_send_flags::IBV_SEND_SIGNALED)
         | flag(wr.fence, ibv_send_flags::IBV_SEND_FENCE)
         | flag(wr.inline.is_some(), ibv_send_flags::IBV_SEND_INLINE);
@@ -207,37 +207,28 @@ fn fill(raw: &mut ibv_send_wr, inline: &mut ibv_sge, wr: &SendWr<'_>, ah: Option
             raw.num_sge = wr.sges.len() as i32;
         }
     }
-    let word = &mut raw.imm_data_invalidated_rkey_union;
+    let word = &mut raw.__bindgen_anon_1;
     match wr.op {
         SendOp::UdSend { qpn, qkey, imm, .. } => {
-            raw.wr.ud = ud_t {
-                ah: ah.map_or(ptr::null_mut(), Ah::raw),
-                remote_qpn: qpn.0,
-                remote_qkey: qkey.0,
-            };
+            raw.wr.ud.ah = ah.map_or(ptr::null_mut(), Ah::raw);
+            raw.wr.ud.remote_qpn = qpn.0;
+            raw.wr.ud.remote_qkey = qkey.0;
             word.imm_data = imm.unwrap_or(0).to_be();
         }
         SendOp::Send { imm } => word.imm_data = imm.unwrap_or(0).to_be(),
         SendOp::Write { raddr, rkey, imm } => {
-            raw.wr.rdma = rdma_t {
-                remote_addr: raddr,
-                rkey: rkey.0,
-            };
+            raw.wr.rdma.remote_addr = raddr;
+            raw.wr.rdma.rkey = rkey.0;
             word.imm_data = imm.unwrap_or(0).to_be();
         }
         SendOp::Read { raddr, rkey } => {
-            raw.wr.rdma = rdma_t {
-                remote_addr: raddr,
-                rkey: rkey.0,
-            };
+            raw.wr.rdma.remote_addr = raddr;
+            raw.wr.rdma.rkey = rkey.0;
         }
         SendOp::FetchAdd { raddr, rkey, add } => {
-            raw.wr.atomic = atomic_t {
-                remote_addr: raddr,
-                compare_add: add,
-                swap: 0,
-                rkey: rkey.0,
-            };
+            raw.wr.atomic.remote_addr = raddr;
+            raw.wr.atomic.compare_add = add;
+            raw.wr.atomic.rkey = rkey.0;
         }
         SendOp::CmpSwap {
             raddr,
@@ -245,12 +236,10 @@ fn fill(raw: &mut ibv_send_wr, inline: &mut ibv_sge, wr: &SendWr<'_>, ah: Option
             compare,
             swap,
         } => {
-            raw.wr.atomic = atomic_t {
-                remote_addr: raddr,
-                compare_add: compare,
-                swap,
-                rkey: rkey.0,
-            };
+            raw.wr.atomic.remote_addr = raddr;
+            raw.wr.atomic.compare_add = compare;
+            raw.wr.atomic.swap = swap;
+            raw.wr.atomic.rkey = rkey.0;
         }
     }
     if let Some(srqn) = wr.srqn {

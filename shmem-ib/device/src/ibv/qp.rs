@@ -150,7 +150,7 @@ impl Qp {
         let mut attr = blank_attr();
         // SAFETY: pointers and numbers, for which zero is valid.
         let mut init: ibv_qp_init_attr = unsafe { mem::zeroed() };
-        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE as i32;
         let query = self.pd.context.library.query_qp;
         // SAFETY: the queue pair is open, and both structures are written.
         match unsafe { query(self.raw(), &mut attr, mask, &mut init) } {
@@ -189,7 +189,7 @@ impl Qp {
         let mask = map::transition(ty, attr, origin, quirks, &mut raw_attr);
         let modify = self.pd.context.library.modify_qp;
         // SAFETY: the queue pair is open, the attributes of the mask are set.
-        let errno = unsafe { modify(self.raw(), &mut raw_attr, mask.0 as i32) };
+        let errno = unsafe { modify(self.raw(), &mut raw_attr, mask as i32) };
         if errno != 0 {
             let way = match attr {
                 QpAttr::Rtr { dest: Some(dest) } => {

@@ -126,7 +126,7 @@ struct Told {
 impl Told {
     /// Every way to the peer, of queue pairs and of datagrams.
     fn ways(&self) -> Vec<ibv_ah_attr> {
-        let has_way = |told: &&Modified| told.mask & m::IBV_QP_AV.0 != 0;
+        let has_way = |told: &&Modified| told.mask & m::IBV_QP_AV != 0;
         let connected: Vec<&Modified> = self.modified.iter().filter(has_way).collect();
         let types: Vec<u32> = connected.iter().map(|told| told.ty).collect();
         use ibv_qp_type as t;
@@ -141,7 +141,7 @@ impl Told {
 
     /// The place of the partition that every queue pair was told.
     fn partition(&self) -> u16 {
-        let has_place = |told: &&Modified| told.mask & m::IBV_QP_PKEY_INDEX.0 != 0;
+        let has_place = |told: &&Modified| told.mask & m::IBV_QP_PKEY_INDEX != 0;
         let all = self.modified.iter().filter(has_place);
         let all: Vec<u16> = all.map(|told| told.attr.pkey_index).collect();
         assert_eq!(all.len(), 4, "each kind of queue pair");
@@ -213,7 +213,7 @@ fn what_a_user_says_of_packets_reaches_every_kind_of_queue_pair() {
 fn retries_and_times_reach_connections() {
     let machine = Machine::new("times", roce());
     let told = machine.talk_to(peer("10.1.0.2", 4791));
-    let with = |bit: m| move |told: &&Modified| told.mask & bit.0 != 0;
+    let with = |bit: u32| move |told: &&Modified| told.mask & bit != 0;
     // Of RcStart and RcDest: the device takes 7 for a count.
     let retries: Vec<_> = told
         .modified
