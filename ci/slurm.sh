@@ -173,15 +173,15 @@ gone() {
     done
     fail "$1 left processes behind: $(processes)"
 }
-for program in shmrun examples/{hello,ring,heat2d,histogram,pmi_ring} pmi-process conformance npb-ep lives busy mishaps; do
+for program in shmrun examples/{hello,ring,histogram,pmi_ring} heat2d pmi-process conformance npb-ep lives busy mishaps; do
     [[ -x $programs/$program ]] || fail "$programs/$program is not built"
 done
 
 step -N1 -n1 "$programs/examples/ring"
 step -N1 -n4 "$programs/examples/ring"
 says "round 4 PEs and came back right"
-for program in ring histogram heat2d; do
-    step -N4 -n8 "$programs/examples/$program"
+for program in examples/{ring,histogram} heat2d; do
+    step -N4 -n8 "$programs/$program"
 done
 # The same over PMI-1, which this Slurm speaks, too.
 step -N4 -n8 env SHMEM_PMI=1 "$programs/examples/ring"
@@ -249,8 +249,8 @@ says "round 16 PEs and came back right"
 unsaid "cpu binding"
 allocation -N4 -n8 "$shmrun" env SHMEM_DEBUG=1 "$programs/examples/ring"
 says "PE 7 of 8 on node 3 of 4"
-for program in histogram heat2d; do
-    allocation -N4 -n8 "$shmrun" --tree-degree 2 "$programs/examples/$program"
+for program in examples/histogram heat2d; do
+    allocation -N4 -n8 "$shmrun" --tree-degree 2 "$programs/$program"
 done
 allocation -N1 -n2 "$shmrun" "$programs/examples/ring"
 says "round 2 PEs"

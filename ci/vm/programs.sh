@@ -15,7 +15,7 @@ if [[ ${VM_ARCH:-x86_64} == aarch64 ]]; then
 fi
 cargo build "${release[@]}" --bins --examples
 # shellcheck disable=SC2046 # a word for each
-for program in shmrun shmem-info $(npb_programs) footprint p2p conformance examples/{hello,ring,histogram,heat2d}; do
+for program in shmrun shmem-info $(npb_programs) footprint p2p conformance heat2d examples/{hello,ring,histogram}; do
     strip -o "$1/$(basename "$program")" "$target/release/$program"
 done
 # Cargo alone knows the names of test binaries; it tells them as `"executable":"PATH"`.

@@ -3,8 +3,8 @@
 use shmem_testkit::needs::lacks_descriptors;
 
 use crate::programs::{
-    BLOCK_ARRAY, HASH_MAP, HEAT2D, HELLO, HISTOGRAM, LOCK, OWN_TYPE, RING, TEAMS, THREADS,
-    WORK_QUEUE, shmrun,
+    BLOCK_ARRAY, HASH_MAP, HELLO, HISTOGRAM, LOCK, OWN_TYPE, RING, TEAMS, THREADS, WORK_QUEUE,
+    shmrun,
 };
 
 fn run(options: &str, program: &[&str]) -> String {
@@ -54,13 +54,6 @@ fn histogram_with_atomics_by_owners() {
     for options in LAYOUTS {
         let job = shmrun(options, &[HISTOGRAM]);
         job.env("SHMEM_ATOMICS", "owner").succeed();
-    }
-}
-
-#[test]
-fn heat2d() {
-    for options in LAYOUTS {
-        run(options, &[HEAT2D]);
     }
 }
 

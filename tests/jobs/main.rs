@@ -17,7 +17,6 @@ mod early;
 mod environment;
 mod examples;
 mod hangs;
-mod heat2d;
 mod hosts;
 mod hybrid;
 mod kernels;

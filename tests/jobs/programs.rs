@@ -20,7 +20,6 @@ programs! {
     FILTERED = "filtered";
     HANGS = "hangs";
     HASH_MAP = "hash-map";
-    HEAT2D = "heat2d";
     HELLO = "hello";
     HISTOGRAM = "histogram";
     LIVES = "lives";

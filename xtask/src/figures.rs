@@ -10,12 +10,13 @@ use crate::build::{cargo_build, product};
 use crate::error::Error;
 
 /// The packages whose programs are measured, or measure.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 6] = [
     "shmem-benches",
     "shmem-launch",
     "shmem-examples",
     "npb-ports",
     "graph500",
+    "heat2d",
 ];
 
 /// Measures and draws, as `arguments` say.

@@ -43,7 +43,7 @@ const TABLE: [(&str, usize, f64); 10] = [
 fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
     let sizes = sitting.sizes(&[16], &[16, 64]);
     let mut programs = programs::kernels(false);
-    programs.push(programs::example("heat2d"));
+    programs.push(programs::built("heat2d"));
     for &pes in &sizes {
         for program in &programs {
             let place = place(&program.name, pes);

@@ -35,11 +35,11 @@ pub(super) fn kernels(large: bool) -> Vec<Program> {
     KERNELS.iter().map(program).collect()
 }
 
-/// An example.
-pub(super) fn example(name: &str) -> Program {
+/// An example or an application, by where it was built.
+pub(super) fn built(path: &str) -> Program {
     Program {
-        name: name.to_owned(),
-        built: format!("examples/{name}"),
+        name: path.trim_start_matches("examples/").to_owned(),
+        built: path.to_owned(),
         arguments: &[""],
     }
 }

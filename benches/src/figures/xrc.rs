@@ -34,12 +34,18 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
     let connected = transports
         .map(|(name, t)| Case::ours(name, &[("SHMEM_TRANSPORT", t), ("SHMEM_CONNECT", "static")]));
     let mut all: Vec<(Program, &[Case])> = Vec::new();
-    let mut hello = programs::example("hello");
+    let mut hello = programs::built("examples/hello");
     CONNECTED.clone_into(&mut hello.name);
     all.push((hello, &connected));
-    let examples = ["hello", "ring", "heat2d", "histogram"].map(programs::example);
+    let small = [
+        "examples/hello",
+        "examples/ring",
+        "heat2d",
+        "examples/histogram",
+    ];
     all.extend(
-        examples
+        small
+            .map(programs::built)
             .into_iter()
             .chain(programs::kernels(false))
             .map(|p| (p, &on_demand[..])),

@@ -1,5 +1,5 @@
 //! The Graph500 benchmark as jobs: edges, roots and levels are those of the reference on every layout, with and without
-//! MPI, and what cannot work is refused in words that help. How results can be wrong is tested in `graph500/tests`.
+//! MPI, and what cannot work is refused in words that help. How results can be wrong is tested in `apps/graph500/tests`.
 
 use std::path::Path;
 

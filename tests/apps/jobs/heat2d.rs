@@ -103,6 +103,15 @@ fn long_halos() {
     );
 }
 
+/// Without arguments it compares its result with a plain loop nest.
+#[test]
+fn it_verifies_what_it_computes() {
+    for options in LAYOUTS {
+        let out = heat(options, "").succeed();
+        assert!(out.contains("verified"), "{options}: {out}");
+    }
+}
+
 #[test]
 fn modes_decay_as_they_should() {
     for args in [
