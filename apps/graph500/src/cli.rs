@@ -4,10 +4,9 @@ use crate::error::Error;
 use crate::hybrid::Library;
 use crate::options::Options;
 use crate::report::Report;
-use crate::run;
+use crate::run::{run, say};
 use shmem::Team;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -58,7 +57,7 @@ fn numbered_alike(mpi: Option<Library>) -> Result<Option<Library>, Error> {
 
 /// Runs it, and ends MPI.
 fn benchmark(options: &Options, mpi: Option<Library>) -> Result<Report, Error> {
-    let report = run::run(options, mpi.as_ref())?;
+    let report = run(options, mpi.as_ref())?;
     if let Some(library) = mpi {
         library.finish()?;
     }
@@ -79,11 +78,6 @@ fn failed(error: &Error) -> u8 {
 
 fn tell(error: &Error) {
     say(format_args!("graph500: {error}"));
-}
-
-/// A line on standard error, which nobody may read any longer.
-pub(crate) fn say(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// What this PE has, if no PE has an error instead. If one has, the first of them tells it, and those that have one get it

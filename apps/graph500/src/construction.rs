@@ -12,9 +12,6 @@ use crate::node::{Nodes, OncePerNode};
 use crate::partition::{Partition, WORD};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// No vertex: more than the largest number.
-pub const NONE: u32 = u32::MAX;
-
 /// The vertices of a PE, with their neighbours.
 #[derive(Debug)]
 pub struct Graph {

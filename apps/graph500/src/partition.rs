@@ -6,6 +6,9 @@
 
 use std::ops::Range;
 
+/// No vertex: more than the largest number.
+pub const NONE: u32 = u32::MAX;
+
 /// Bits of a word of a bitmap.
 pub const WORD: usize = 64;
 

@@ -1,6 +1,5 @@
 //! The benchmark as a whole: edges, kernel 1, roots, searches, validation.
 
-use crate::cli;
 use crate::construction::Graph;
 use crate::coordination::{Coordination, OpenShmem};
 use crate::error::Error;
@@ -18,6 +17,7 @@ use crate::search::Searches;
 use crate::validation::Validation;
 use shmem::Team;
 use std::fmt;
+use std::io::{self, Write};
 use std::time::Instant;
 
 /// Runs the benchmark. The job has been joined, and `mpi` is for the hybrid variant. Collective.
@@ -205,9 +205,14 @@ impl<'a> Benchmark<'a> {
     /// On standard error of PE 0, as the reference: it is no part of the results.
     fn say(&self, line: fmt::Arguments<'_>) {
         if self.nodes.me() == 0 && !self.options.quiet {
-            cli::say(line);
+            say(line);
         }
     }
+}
+
+/// A line on standard error, which nobody may read any longer.
+pub(crate) fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Compares what searches have found; some may not have been made.

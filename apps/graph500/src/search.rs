@@ -14,12 +14,12 @@
 //! A level ends with one sum over all PEs: of what the next frontier has. If messages are under way, a barrier that does
 //! not wait comes before it, during which mailboxes are emptied.
 
-use crate::construction::{Graph, NONE, weight_of};
+use crate::construction::{Graph, weight_of};
 use crate::coordination::Coordination;
 use crate::error::Error;
 use crate::mailbox::{Mailbox, Message};
 use crate::node::{Nodes, OncePerNode};
-use crate::partition::{Partition, WORD};
+use crate::partition::{NONE, Partition, WORD};
 use crate::shared::{self, has, set_bits};
 use shmem::SymSlice;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -4,10 +4,9 @@
 //! edge of the input is looked at. Each node gets all predecessors once, so that its PEs can look up both ends of their
 //! edges; what they confirm comes back to the owners.
 
-use crate::construction::NONE;
 use crate::generator::Edge;
 use crate::node::{Nodes, OncePerNode};
-use crate::partition::{Partition, WORD};
+use crate::partition::{NONE, Partition, WORD};
 use crate::shared::{has, set_bits};
 use shmem::{SymSlice, Team};
 use std::fmt;

@@ -1,12 +1,12 @@
 //! Kernels and validation as jobs: levels on any layout, and results that are wrong in every way there is.
 
-use graph500::construction::{Graph, NONE};
+use graph500::construction::Graph;
 use graph500::coordination::{Coordination, OpenShmem};
 use graph500::generator::{Edge, Generator, share};
 use graph500::golden;
 use graph500::mailbox::{CREDIT, Mailbox, Message, PACKET};
 use graph500::node::Nodes;
-use graph500::partition::Partition;
+use graph500::partition::{NONE, Partition};
 use graph500::roots;
 use graph500::search::{Algorithm, Found, Searches};
 use graph500::validation::{Refusal, Rule, Validation};

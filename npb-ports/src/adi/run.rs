@@ -4,8 +4,9 @@ use super::constants::EQUATIONS;
 use super::norms::root_mean_square;
 use super::partition::Partition;
 use super::plan::{Plan, Reach};
-use super::scheme::{Params, Scheme};
+use super::scheme::Params;
 use super::solver::Solver;
+use super::sweep::Sweeps;
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
@@ -25,7 +26,7 @@ const TOLERANCE: f64 = 1e-8;
 /// # Errors
 /// If it does not run on this number of PEs, or its data does not fit into memory, or its
 /// landing slots not into the symmetric heap.
-pub fn run<S: Scheme>(options: &Options) -> Result<Report, Error> {
+pub fn run<S: Sweeps>(options: &Options) -> Result<Report, Error> {
     let (class, n_pes) = (options.class(), shmem::n_pes());
     let params = S::params(class);
     let most = Partition::max_pes(params.n);

@@ -35,7 +35,7 @@ use super::pipeline::Task;
 use super::plan::Plan;
 use super::rhs::Operator;
 use super::scheme::{Pack, Params, Scheme};
-use super::sweep::{self, Block, Part, Scratch, Sweep};
+use super::sweep::{self, Block, Part, Scratch, Sweep, Sweeps};
 use crate::cpu::Level;
 use crate::exchange::Partners;
 use std::io;
@@ -56,7 +56,7 @@ pub struct Solver<S: Scheme> {
     constants: Constants,
 }
 
-impl<S: Scheme> Solver<S> {
+impl<S: Sweeps> Solver<S> {
     /// The part of `pe`, in the initial state.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::partition::Partition;
 use super::plan::{Plan, Reach};
 use super::scheme::{Ends, Params, Point, Scheme};
 use super::solver::Solver;
-use super::sweep::Sweep;
+use super::sweep::{Sweep, Sweeps};
 use crate::class::Class;
 use crate::cpu::Level;
 use crate::exchange::model::{Event, Mailboxes, Recorder, simulate};
@@ -25,6 +25,12 @@ struct Tridiagonal {
 impl Tridiagonal {
     fn off_diagonal<const DIRECTION: usize>(&self, u: &Point) -> F64x8 {
         (u[0] + u[DIRECTION + 1] * 0.1) * -self.weight
+    }
+}
+
+impl Sweeps for Tridiagonal {
+    fn sweep(sweep: Sweep<'_, Self>, direction: usize, level: Level) {
+        sweep.run(direction, level);
     }
 }
 
@@ -46,10 +52,6 @@ impl Scheme for Tridiagonal {
         Self {
             weight: constants.dt * constants.t1 * 0.1,
         }
-    }
-
-    fn sweep(sweep: Sweep<'_, Self>, direction: usize, level: Level) {
-        sweep.run(direction, level);
     }
 
     fn forward<const DIRECTION: usize, const FMA: bool>(
@@ -131,7 +133,7 @@ fn result(n: usize, p: usize, steps: usize, level: Level) -> (Vec<f64>, [f64; 5]
 }
 
 /// The same for any scheme and plan, with solvers that `prepare` has changed.
-fn result_of<S: Scheme + Send>(
+fn result_of<S: Sweeps + Send>(
     plan: Plan,
     steps: usize,
     level: Level,
@@ -233,7 +235,7 @@ fn spoil<S: Scheme>(solver: &mut Solver<S>) {
 
 /// Every number comes from the same operations, wherever its point lies: in whichever cell, lane
 /// and chunk, beside whatever is in the lanes that hold no line.
-fn is_exact_everywhere<S: Scheme + Send>()
+fn is_exact_everywhere<S: Sweeps + Send>()
 where
     S::Kept: Send,
 {

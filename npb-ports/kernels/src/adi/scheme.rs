@@ -21,9 +21,7 @@
 //! out of them is thrown away. A scheme need not know.
 
 use super::constants::{Constants, EQUATIONS};
-use super::sweep::Sweep;
 use crate::class::Class;
-use crate::cpu::Level;
 use crate::simd::F64x8;
 use std::fmt::Debug;
 
@@ -134,12 +132,6 @@ pub trait Scheme: Sized + Debug {
         kept: &[Self::Kept],
         carry: &mut Self::Backward,
     );
-
-    /// Goes through some lines of a cell along `direction`, with the code for `level`.
-    ///
-    /// An implementation calls [`Sweep::run`]. Each scheme has this method of its own, since a method without
-    /// type parameters is compiled where the scheme is, and not by each caller.
-    fn sweep(sweep: Sweep<'_, Self>, direction: usize, level: Level);
 
     /// The change of `u`, from the solution of the last direction.
     #[inline(always)]

@@ -188,8 +188,17 @@ pub struct Sweep<'a, S: Scheme> {
     pub outgoing: &'a mut Vec<f64>,
 }
 
+/// A scheme with its code for sweeps.
+///
+/// Each scheme has this method of its own, since a method without type parameters is compiled where the scheme is, and not
+/// by each caller.
+pub trait Sweeps: Scheme {
+    /// Goes through some lines of a cell along `direction`, with the code for `level`, by [`Sweep::run`].
+    fn sweep(sweep: Sweep<'_, Self>, direction: usize, level: Level);
+}
+
 impl<S: Scheme> Sweep<'_, S> {
-    /// Goes through the lines along `direction`, with the code for `level`. [`Scheme::sweep`] calls this.
+    /// Goes through the lines along `direction`, with the code for `level`. [`Sweeps::sweep`] calls this.
     pub fn run(self, direction: usize, level: Level) {
         match direction {
             X => level.run(Along::<S, X>(self)),

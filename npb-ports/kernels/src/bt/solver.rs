@@ -28,7 +28,7 @@ use super::params;
 use crate::adi::constants::{Constants, EQUATIONS};
 use crate::adi::directions::DIRECTIONS;
 use crate::adi::scheme::{Ends, Params, Point, Scheme};
-use crate::adi::sweep::Sweep;
+use crate::adi::sweep::{Sweep, Sweeps};
 use crate::class::Class;
 use crate::cpu::Level;
 use crate::simd::{F64x8, LANES};
@@ -58,6 +58,12 @@ const fn order(direction: usize) -> [usize; EQUATIONS] {
     order
 }
 
+impl Sweeps for Bt {
+    fn sweep(sweep: Sweep<'_, Self>, direction: usize, level: Level) {
+        sweep.run(direction, level);
+    }
+}
+
 impl Scheme for Bt {
     const NAME: &'static str = "BT";
 
@@ -79,10 +85,6 @@ impl Scheme for Bt {
         Self {
             coefficients: std::array::from_fn(|d| Coefficients::new(constants, d)),
         }
-    }
-
-    fn sweep(sweep: Sweep<'_, Self>, direction: usize, level: Level) {
-        sweep.run(direction, level);
     }
 
     #[inline(always)]

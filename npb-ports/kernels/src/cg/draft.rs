@@ -5,7 +5,7 @@
 
 use super::params::Params;
 use super::region::Region;
-use super::share::{CHUNK, Run, Tile};
+use super::tile::{CHUNK, Run, Tile};
 use super::vectors::Vectors;
 use crate::array::Array;
 use crate::cpu::Positions;

@@ -11,22 +11,16 @@
 use super::draft::{Draft, for_each};
 use super::params::{CONDITION, Params};
 use super::region::Region;
+use super::tile::{CHUNK, ENTRY, Tile};
 use crate::array::Array;
-use crate::cpu::{self, Kernel, Level, Positions, mul_add};
+use crate::cpu::{Kernel, Level, Positions, mul_add};
 use std::io;
-use std::ops::Range;
 
 /// A number of the vector, and what is known of the product's.
 pub type Pair = [f64; 2];
 
-/// Entries in a chunk.
-pub(super) const CHUNK: usize = cpu::COLUMNS;
-
 /// Columns in a tile, at most: half a megabyte of pairs.
 const TILE: usize = Positions::MOST;
-
-/// Bytes of an entry.
-const ENTRY: usize = size_of::<u16>() + size_of::<f64>();
 
 /// Entries of so many bytes stay in the last cache from one product to the next.
 const CACHED: usize = 16 << 20;
@@ -45,28 +39,6 @@ pub struct Share {
     ahead: usize,
     /// Entries on the diagonal, one for each row; 0 in blocks that have no part of it.
     diagonal: Array,
-}
-
-/// Some columns of all rows.
-#[derive(Debug)]
-pub(super) struct Tile {
-    /// Where the columns are in the PE's part of a vector.
-    pub(super) columns: Range<usize>,
-    /// Which of the PE's rows have entries here, the shortest first.
-    pub(super) rows: Vec<u32>,
-    /// Their lengths.
-    pub(super) runs: Vec<Run>,
-    /// The columns of all entries, from the tile's first one on.
-    pub(super) positions: Positions,
-    pub(super) values: Array,
-}
-
-/// Rows of the same length, which follow each other.
-#[derive(Debug)]
-pub(super) struct Run {
-    pub(super) rows: usize,
-    /// Chunks of each.
-    pub(super) chunks: usize,
 }
 
 impl Share {
@@ -143,12 +115,6 @@ impl Share {
     /// to the second ones, with the code for `level`.
     pub fn product(&self, pairs: &mut [Pair], level: Level) {
         level.run(Product { share: self, pairs });
-    }
-}
-
-impl Tile {
-    fn bytes(&self) -> usize {
-        self.values.len() * ENTRY
     }
 }
 

@@ -6,7 +6,7 @@ use super::transforms::{Flow, ninvr, pinvr, txinvr, tzetar};
 use crate::adi::constants::{C1, C5, Constants};
 use crate::adi::directions::{DIRECTIONS, X, Y};
 use crate::adi::scheme::{Ends, Params, Point, Scheme};
-use crate::adi::sweep::Sweep;
+use crate::adi::sweep::{Sweep, Sweeps};
 use crate::class::Class;
 use crate::cpu::Level;
 use crate::simd::F64x8;
@@ -58,6 +58,12 @@ impl Sp {
     }
 }
 
+impl Sweeps for Sp {
+    fn sweep(sweep: Sweep<'_, Self>, direction: usize, level: Level) {
+        sweep.run(direction, level);
+    }
+}
+
 impl Scheme for Sp {
     const NAME: &'static str = "SP";
 
@@ -84,10 +90,6 @@ impl Scheme for Sp {
             viscous: c.dt * c.t1 * viscosity,
             dissipation: c.dt * c.dssp,
         }
-    }
-
-    fn sweep(sweep: Sweep<'_, Self>, direction: usize, level: Level) {
-        sweep.run(direction, level);
     }
 
     #[inline(always)]
