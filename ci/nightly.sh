@@ -36,7 +36,7 @@ part oldest ci caller "the oldest Rust"
 # The oldest versions that the manifests promise.
 part_oldest() {
     command -v rustup >/dev/null || { echo "ci/nightly.sh oldest: rustup is not installed" >&2; return 1; }
-    local benchmarks=(npb-ports npb-kernels shmem-benches shmem-tests-apps)
+    local benchmarks=(npb-ports npb-kernels shmem-benches shmem-model shmem-figures shmem-tests-apps)
     local version
     check() { CARGO_TARGET_DIR=$target/oldest rustup run "$version" cargo check --quiet "$@"; }
     toolchain() {
@@ -102,7 +102,8 @@ part benchmarks turn user "benchmarks in release mode"
 # The NAS benchmarks and what measures, optimised and without checks of arithmetic, and whether they are vector code. The packages
 # beside theirs ask for what the whole workspace asks of its dependencies: without them all would be built again.
 part_benchmarks() {
-    local theirs=(--release --quiet -p npb-kernels -p npb-ports -p shmem-benches -p shmem-examples -p shmem-tests-apps)
+    local theirs=(--release --quiet -p npb-kernels -p npb-ports -p shmem-benches -p shmem-model -p shmem-figures
+        -p shmem-examples -p shmem-tests-apps)
     cargo test "${theirs[@]}" --lib --test program --test code -- --include-ignored
     cargo test "${theirs[@]}" --test apps -- --include-ignored
     # Once with checks of arithmetic.

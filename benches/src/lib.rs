@@ -1,7 +1,5 @@
 //! Benchmarks of `shmem`: programs that print what they measured, with the raw samples.
 //!
-//! * `figures`: the figures of the works behind this runtime, measured by the programs below in turn, and drawn
-//!   (`cargo xtask figures`); beside rivals, too.
 //! * `spawn-loop`: a loop of `posix_spawn`, the yardstick of start-up.
 //! * `idle`: PEs that meet and report the memory they need.
 //! * `p2p`: time and CPU time per one-sided operation between two PEs.
@@ -26,16 +24,16 @@
 //! `cargo bench -p shmem-benches` runs the benchmarks that criterion repeats and compares, `benches/`: "Judging a change" in
 //! `docs/performance.md` says how to find out with them whether a change made something slower.
 //!
+//! The figures of the works behind this runtime, measured by these programs in turn and drawn, are in `figures/`
+//! (`cargo xtask figures`); models of jobs beyond the size of a machine in `model/`. Both are packages of their own.
+//!
 //! Times are never asserted: machines differ and are noisy. Compare ratios inside one run.
 
-pub mod agenda;
 pub mod batches;
 pub mod counts;
 pub mod cpu;
-pub mod figures;
 pub mod memory;
 pub mod pmi;
 pub mod rows;
-pub mod scale;
 pub mod stats;
 pub mod turns;

@@ -1,6 +1,6 @@
 //! Builds what figures are measured with, and hands over to the program that does it.
 //!
-//! That is `figures` of `shmem-benches`, beside all that it starts: linked into this program, which is built again for
+//! That is `figures` of `shmem-figures`, beside all that it starts: linked into this program, which is built again for
 //! every chore, it would have everybody build the whole runtime in order to install a library.
 
 use std::ffi::OsString;
@@ -10,7 +10,8 @@ use crate::build::{cargo_build, product};
 use crate::error::Error;
 
 /// The packages whose programs are measured, or measure.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
+    "shmem-figures",
     "shmem-benches",
     "shmem-launch",
     "shmem-examples",

@@ -8,9 +8,9 @@ use super::chart::Kind;
 use super::sitting::{Case, Launch, Sitting};
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
-use crate::pmi::model::{self, Call, Costs, Scope, Shape};
-use crate::pmi::rounds;
-use crate::stats::median;
+use shmem_benches::pmi::rounds;
+use shmem_benches::stats::median;
+use shmem_model::exchange::{self, Call, Costs, Scope, Shape};
 
 /// The figure.
 pub(super) const FIGURE: Figure = Figure {
@@ -96,7 +96,7 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
 }
 
 /// Each puts, all fence, and each gets from those that follow.
-fn in_virtual_time(processes: u32, cache: CachePolicy, gets: u32) -> model::Outcome {
+fn in_virtual_time(processes: u32, cache: CachePolicy, gets: u32) -> exchange::Outcome {
     let shape = Shape {
         nodes: (processes / PER_NODE).max(1),
         per_node: PER_NODE,
@@ -109,7 +109,7 @@ fn in_virtual_time(processes: u32, cache: CachePolicy, gets: u32) -> model::Outc
         let others = (1..=gets).map(|i| Call::Get((rank + i) % size));
         [Call::Put, Call::Fence].into_iter().chain(others).collect()
     };
-    model::run(shape, Costs::default(), &exchange)
+    exchange::run(shape, Costs::default(), &exchange)
 }
 
 fn shown(sitting: &Sitting<'_>, layout: &str) -> Shown {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::unit::Unit;
-use crate::stats::Spread;
+use shmem_benches::stats::Spread;
 
 /// How it is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A chart of two series, the second of which has not everything.
-    pub(in crate::figures) fn sample(kind: Kind) -> Chart {
+    pub(crate) fn sample(kind: Kind) -> Chart {
         let spread = |median: f64| {
             Some(Spread {
                 low: median * 0.75,

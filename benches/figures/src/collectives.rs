@@ -6,8 +6,8 @@ use super::chart::Kind;
 use super::sitting::{Case, Launch, ON_DEMAND, STATIC, Sitting};
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
-use crate::rows;
-use crate::stats::median;
+use shmem_benches::rows;
+use shmem_benches::stats::median;
 
 /// The figure.
 pub(super) const FIGURE: Figure = Figure {

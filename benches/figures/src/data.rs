@@ -2,7 +2,7 @@
 
 use super::chart::{Chart, Kind, Series};
 use super::unit::Unit;
-use crate::stats::Spread;
+use shmem_benches::stats::Spread;
 
 /// Samples, in the order in which there were first any.
 #[derive(Debug, Clone, Default)]

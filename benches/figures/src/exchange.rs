@@ -6,7 +6,7 @@ use super::chart::Kind;
 use super::sitting::{Case, Launch, Sitting};
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
-use crate::pmi::rounds;
+use shmem_benches::pmi::rounds;
 
 /// The figure.
 pub(super) const FIGURE: Figure = Figure {

@@ -6,7 +6,7 @@ use super::chart::Kind;
 use super::sitting::{Case, Launch, Ran, Sample, Sitting};
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
-use crate::memory::taken_by;
+use shmem_benches::memory::taken_by;
 
 /// The figure.
 pub(super) const FIGURE: Figure = Figure {

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use shmem_benches::figures::sitting::{Options, Sitting};
-use shmem_benches::figures::{FIGURES, Figure, find, page, works};
+use shmem_figures::sitting::{Options, Sitting};
+use shmem_figures::{FIGURES, Figure, find, page, works};
 
 #[derive(Parser)]
 #[command(
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         list();
         return ExitCode::SUCCESS;
     }
-    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results");
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results");
     let options = Options {
         quick: arguments.quick,
         rounds: arguments.rounds,

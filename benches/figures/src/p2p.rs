@@ -6,8 +6,8 @@ use super::chart::{Chart, Kind};
 use super::sitting::{Case, Launch, ON_DEMAND, STATIC, Sample, Sitting};
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
-use crate::rows;
-use crate::stats::{Spread, median};
+use shmem_benches::rows;
+use shmem_benches::stats::{Spread, median};
 
 /// Between nodes.
 pub(super) const BETWEEN_NODES: Figure = Figure {

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_page_of_the_repository_is_current() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results");
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
         shmem_testkit::generated::is_current(dir.join("README.md"), &overview(&dir));
     }
 }

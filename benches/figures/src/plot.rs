@@ -230,7 +230,7 @@ mod tests {
     use super::super::svg::tests::is_well_formed;
     use super::super::unit::Unit;
     use super::*;
-    use crate::stats::Spread;
+    use shmem_benches::stats::Spread;
 
     #[test]
     fn every_kind_is_a_picture_whose_words_do_not_overlap() {

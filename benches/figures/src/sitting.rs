@@ -14,9 +14,9 @@ use shmem_testkit::{Job, Outcome};
 
 use super::data::Data;
 use super::unit::Unit;
-use crate::cpu::{Whose, cpu_time};
-use crate::memory::available_kib;
-use crate::turns::Turns;
+use shmem_benches::cpu::{Whose, cpu_time};
+use shmem_benches::memory::available_kib;
+use shmem_benches::turns::Turns;
 
 /// What holds for all figures.
 #[derive(Debug, Clone)]

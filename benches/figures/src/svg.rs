@@ -217,7 +217,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Whether every element is closed in order, and every attribute quoted.
-    pub(in crate::figures) fn is_well_formed(svg: &str) -> Result<(), String> {
+    pub(crate) fn is_well_formed(svg: &str) -> Result<(), String> {
         let mut open: Vec<&str> = Vec::new();
         let mut rest = svg;
         while let Some((text, after)) = rest.split_once('<') {

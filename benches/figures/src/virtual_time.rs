@@ -9,7 +9,7 @@ use super::chart::Kind;
 use super::sitting::Sitting;
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
-use crate::pmi::model::{Call, Costs, Outcome, Scope, Shape, run};
+use shmem_model::exchange::{Call, Costs, Outcome, Scope, Shape, run};
 
 /// The figure.
 pub(super) const FIGURE: Figure = Figure {

@@ -1,6 +1,6 @@
 //! Which leaders of nodes talk with each other in a collective, without a job: what `select` chooses, and the plans
 //! that the algorithms follow. Models reckon with it, the one of this folder's tests and that of whole jobs
-//! (`shmem-benches`), so that none of them has a copy of an algorithm.
+//! (`shmem-model`), so that none of them has a copy of an algorithm.
 
 use std::collections::BTreeSet;
 

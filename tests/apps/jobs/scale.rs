@@ -1,6 +1,6 @@
-//! The model of whole jobs in virtual time (`shmem-benches`) beside jobs: what it counts is what they count.
+//! The model of whole jobs in virtual time (`shmem-model`) beside jobs: what it counts is what they count.
 
-use shmem_benches::scale::{Connect, Costs, Machine, Scope, Shape, run};
+use shmem_model::scale::{Connect, Costs, Machine, Scope, Shape, run};
 use shmem_testkit::Job;
 
 use crate::programs::{HELLO, SHMRUN};

@@ -8,7 +8,7 @@ use super::super::unit::Unit;
 use super::COMPARED;
 use super::jobs::{FITTED, is_fitted, place, quickest};
 use super::project::{CLUSTER_HELLO, CLUSTER_INIT, HERE_HELLO, HERE_INIT, OF_A_PE, SLOW, model_of};
-use crate::scale::fit::Fit;
+use shmem_model::scale::fit::Fit;
 
 /// How far the model is off at each size that costs were not fitted to, and how far at most.
 fn errors(sitting: &Sitting<'_>, series: &str, quantity: &str) -> Option<String> {

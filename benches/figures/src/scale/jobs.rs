@@ -5,10 +5,10 @@ use std::io;
 
 use super::super::sitting::{Case, Launch, ON_DEMAND, STATIC, Sample, Sitting};
 use super::PER_NODE;
-use crate::cpu::machine_busy;
-use crate::scale::Connect;
-use crate::scale::costs::INFINIBAND;
-use crate::scale::fit::{Fit, Measured, fit};
+use shmem_benches::cpu::machine_busy;
+use shmem_model::scale::Connect;
+use shmem_model::scale::costs::INFINIBAND;
+use shmem_model::scale::fit::{Fit, Measured, fit};
 
 /// Jobs that costs are fitted to: PEs, nodes.
 pub(super) const FITTED: [(u32, u32); 6] = [

@@ -11,11 +11,11 @@ use super::chart::Kind;
 use super::sitting::Sitting;
 use super::unit::Unit;
 use super::{Figure, Shown, works};
-use crate::scale::fit::Fit;
 use jobs::{CONNECTIONS, HELLO, INIT, MEMORY};
 use project::{
     BY_DEGREE, CLUSTER_HELLO, CLUSTER_INIT, HERE_HELLO, HERE_INIT, NODE_MEMORY, OF_A_PE, PE_MEMORY,
 };
+use shmem_model::scale::fit::Fit;
 
 /// The figure.
 pub(super) const FIGURE: Figure = Figure {

@@ -8,8 +8,8 @@ use shmem_node::waiting::Collective;
 use super::super::sitting::{ON_DEMAND, STATIC, Sitting};
 use super::PER_NODE;
 use super::jobs::{CONNECTIONS, HELLO, INIT, MEMORY, measured, place};
-use crate::scale::fit::Fit;
-use crate::scale::{Connect, Machine, Outcome, Scope, Shape, memory, run};
+use shmem_model::scale::fit::Fit;
+use shmem_model::scale::{Connect, Machine, Outcome, Scope, Shape, memory, run};
 
 /// Cores of a node of the cluster of the model: one for each PE, as in the paper.
 const CORES: usize = PER_NODE as usize;

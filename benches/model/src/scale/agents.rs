@@ -1,141 +1,23 @@
 //! Launcher and launch agents of the model: the real machines and their frames, between links that take time.
 
-use std::collections::VecDeque;
-
 use shmem_launch::agent::{
-    Action, Agent, ChildSetup, Event as AgentEvent, InputRoute, Missed, Servers, Setup,
+    Action, Agent, ChildSetup, Event as AgentEvent, InputRoute, Servers, Setup,
 };
-use shmem_launch::exit::End;
 use shmem_launch::frame::{FrameReader, JobOptions, Stream};
 use shmem_launch::limits::Portion;
 use shmem_launch::remote::{Contact, RemoteShell, greeting};
-use shmem_launch::report::Reduced;
 use shmem_launch::root;
 use shmem_node::to_agent::ToAgent;
 use shmem_pmi::server::{Job, NodePlace};
 
 use super::Shape;
 use super::cores::TaskId;
-use super::job::{Event, Work, World};
-use super::pes::TemplateWork;
-
-/// Longest piece of a message between agents: what a socket takes at once.
-pub(super) const PIECE: usize = 64 << 10;
+use super::node::{Node, PIECE};
+use super::work::{AgentWork, Event, TemplateWork, Work};
+use super::world::World;
 
 /// Hosts that an agent waits for at a time; the setting's value.
 const STARTS: u32 = 10;
-
-/// What an agent does.
-#[derive(Debug)]
-pub(super) enum AgentWork {
-    /// It runs.
-    Start,
-    /// It has started a child.
-    Child(usize),
-    /// It has prepared its node.
-    Prepare,
-    /// It takes in a piece of what its parent says, or a child.
-    Hear(Option<usize>, Vec<u8>),
-    /// It has written a piece to them.
-    Say(Option<usize>, Vec<u8>),
-    /// It takes in addresses of its node.
-    Addresses,
-    /// The template has started so many PEs.
-    Started(u32),
-    /// The template has ended.
-    TemplateEnded,
-    /// A PE has written its line and ended.
-    Ended(u32),
-    /// It has reaped everything.
-    CleanUp,
-    /// It looks at its clock.
-    Look,
-}
-
-/// A node, or a stand-in for a subtree.
-#[derive(Debug)]
-pub(super) struct Node {
-    at: u32,
-    pub(super) agent: Agent,
-    pub(super) task: TaskId,
-    pub(super) template: TaskId,
-    pub(super) pes: Vec<TaskId>,
-    /// The parent's node, and which of its children this is.
-    pub(super) parent: Option<(u32, usize)>,
-    children: Vec<u32>,
-    pub(super) first_rank: u32,
-    pub(super) n_local: u32,
-    /// Until when the link to other nodes is busy.
-    link: f64,
-    /// When its agent began to run.
-    pub(super) ran: Option<f64>,
-    /// When it looks at its clock next.
-    looks: f64,
-    next_pid: i32,
-    /// PEs that are in init's barrier, have left their address, and are at the last barrier.
-    pub(super) met: u32,
-    pub(super) left: u32,
-    pub(super) at_end: u32,
-    /// When each PE began init, or how long it was in it.
-    pub(super) inits: Vec<f64>,
-    /// What a stand-in needs besides.
-    pub(super) stand_in: Option<super::stand_in::StandIn>,
-    /// Reads what this node says to its parent, for stand-ins.
-    pub(super) overheard: FrameReader,
-}
-
-impl Node {
-    /// Its number.
-    pub(super) fn number(&self) -> u32 {
-        self.at
-    }
-
-    pub(super) fn is_stand_in(&self) -> bool {
-        self.stand_in.is_some()
-    }
-
-    /// Time that its PEs were in init, all together.
-    pub(super) fn in_init(&self) -> f64 {
-        self.inits.iter().sum()
-    }
-
-    /// Process ids for so many.
-    pub(super) fn pids(&mut self, count: u32) -> Vec<i32> {
-        let first = self.next_pid;
-        self.next_pid += count as i32;
-        (first..self.next_pid).collect()
-    }
-
-    /// What a PE writes.
-    pub(super) fn line(&self, local: u32, n_pes: u32) -> String {
-        format!("Hello from PE {} of {n_pes}\n", self.first_rank + local)
-    }
-
-    /// The PE has ended, and all of its output was read.
-    pub(super) fn ended(&mut self, local: u32, n_pes: u32, now: f64) {
-        let (line, now) = (self.line(local, n_pes), now as u64);
-        let agent = &mut self.agent;
-        agent.handle(AgentEvent::Output(local, Stream::Out, line.as_bytes()), now);
-        for stream in [Stream::Err, Stream::Out] {
-            agent.handle(AgentEvent::OutputClosed(local, stream), now);
-        }
-        let reaped = AgentEvent::Reaped {
-            local,
-            end: End::Code(0),
-            missed: Missed::Nothing,
-            attached: true,
-        };
-        agent.handle(reaped, now);
-    }
-
-    /// A report of a node with nothing in it.
-    pub(super) fn report() -> Box<Reduced> {
-        Box::new(Reduced {
-            agents: 1,
-            ..Reduced::default()
-        })
-    }
-}
 
 impl World {
     pub(super) fn launcher_setup(shape: &Shape) -> root::Setup {
@@ -236,10 +118,6 @@ impl World {
             stand_in: None,
             overheard: FrameReader::default(),
         }
-    }
-
-    pub(super) fn at(&mut self, node: u32) -> &mut Node {
-        self.nodes[node as usize].as_mut().expect("it is there")
     }
 
     pub(super) fn agent_starts(&mut self, now: f64, node: u32) {
@@ -475,6 +353,3 @@ fn far(node: u32) -> Contact {
     let host = format!("host{node}");
     Contact::new(&shell, &host, &host)
 }
-
-/// What agents have had no room for yet.
-pub(super) type Requests = VecDeque<(u32, u32)>;

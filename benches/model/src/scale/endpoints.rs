@@ -9,57 +9,8 @@
 use super::Connect;
 use super::contacts::{Connections, Done, contact};
 use super::cores::TaskId;
-use super::job::{Event, Work, World};
-
-/// What the thread of an endpoint does.
-#[derive(Debug)]
-pub(super) enum EndpointWork {
-    /// It has done this to connections.
-    Acted(Done),
-    /// A datagram has come.
-    Hears(Vec<u8>),
-    /// Time has passed.
-    Tick,
-}
-
-/// An endpoint.
-#[derive(Debug)]
-pub(super) struct Endpoint {
-    thread: Option<TaskId>,
-    connections: Option<Box<Connections>>,
-    /// Whether it can hear, and whether its PE has gone.
-    open: bool,
-    gone: bool,
-    /// Whether its PE waits for nothing but leave.
-    leaves: bool,
-    /// When it has to look at its connections next.
-    timer: f64,
-}
-
-impl Endpoint {
-    pub(super) fn new(open: bool) -> Self {
-        Self {
-            thread: None,
-            connections: None,
-            open,
-            gone: false,
-            leaves: false,
-            timer: f64::INFINITY,
-        }
-    }
-
-    pub(super) fn peers(&self) -> u32 {
-        self.connections.as_ref().map_or(0, |c| c.peers())
-    }
-
-    pub(super) fn sent(&self) -> [u64; 2] {
-        self.connections.as_ref().map_or([0; 2], |c| c.sent())
-    }
-
-    fn is_open_to(&self, pe: u32) -> bool {
-        self.connections.as_ref().is_some_and(|c| c.is_open(pe))
-    }
-}
+use super::work::{EndpointWork, Event, Work};
+use super::world::World;
 
 impl World {
     /// Whether there is a way from one PE to another, or all are connected anyway.

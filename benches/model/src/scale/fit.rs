@@ -8,7 +8,7 @@
 
 use super::memory::Unit;
 use super::{Connect, Costs, Machine, Scope, Shape, contact, run};
-use crate::stats::median;
+use shmem_benches::stats::median;
 
 /// What a job has shown: medians of its runs. Times in nanoseconds, memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]

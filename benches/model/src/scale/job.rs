@@ -1,4 +1,4 @@
-//! A job of the model: who is there, what they have to do, and the loop that lets it happen.
+//! A job of the model: how it begins, the loop that lets it happen, and what it has shown.
 //!
 //! The order of a start is that of the launcher (`shmem-launch/src/driver/agent/start.rs`) and of `init` and finalize
 //! (`shmem-core/src/init_finalize/life.rs`): an agent starts those of its children, prepares its node, and executes the
@@ -6,91 +6,15 @@
 //! connects to everybody where that is static, meets the PEs of its node, says hello and comes to the last barrier.
 
 use shmem_launch::plan::Layout;
-use shmem_launch::root::Root;
+use shmem_launch::root::{self, Root};
 use shmem_pmi::tree::{DegreePolicy, Tree};
 
-use super::agents::{AgentWork, Node};
-use super::cores::{Cores, Ran, TaskId};
+use super::cores::{Cores, TaskId};
 use super::costs::Machine;
-use super::endpoints::{Endpoint, EndpointWork};
-use super::leaders::{Leader, LeaderWork};
-use super::pes::{PeWork, TemplateWork};
-use super::stand_in::Said;
-use super::{Costs, Outcome, Scope, Shape};
+use super::work::{Event, Work};
+use super::world::{Endpoint, World};
+use super::{Connect, Costs, Outcome, Scope, Shape};
 use crate::agenda::Agenda;
-
-/// What a task does.
-#[derive(Debug)]
-pub(super) enum Work {
-    /// The launcher begins.
-    Launcher,
-    /// It has started the first agent.
-    Launched,
-    /// It takes in a piece of what the first agent says.
-    Hears(Vec<u8>),
-    /// It has written a piece to it.
-    Says(Vec<u8>),
-    /// It looks at its clock.
-    Looks,
-    /// It ends.
-    Ends,
-    /// The agent of a node.
-    Agent(u32, AgentWork),
-    /// The template of a node.
-    Template(u32, TemplateWork),
-    /// A PE, by node and position.
-    Pe(u32, u32, PeWork),
-    /// The leader of a node.
-    Leader(u32, LeaderWork),
-    /// The thread of a PE.
-    Endpoint(u32, EndpointWork),
-}
-
-/// What happens at some time.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// A task has had a core.
-    Ran(Ran),
-    /// A task gets something to do, which takes so long.
-    Arrives(TaskId, f64, Work),
-    /// A stand-in for siblings of this child hears of its parent.
-    StandIn(u32, Vec<u8>),
-    /// It does what its sibling has said.
-    Follows(u32, Said),
-    /// A PE may have to repeat something.
-    Timer(u32),
-}
-
-impl From<Ran> for Event {
-    fn from(ran: Ran) -> Self {
-        Self::Ran(ran)
-    }
-}
-
-/// A job.
-#[derive(Debug)]
-pub(super) struct World {
-    pub(super) costs: Costs,
-    pub(super) shape: Shape,
-    pub(super) tree: Tree,
-    pub(super) layout: Layout,
-    pub(super) cores: Cores<Work>,
-    pub(super) agenda: Agenda<Event>,
-    pub(super) root: Root,
-    pub(super) launcher: TaskId,
-    /// When the launcher looks at its clock next.
-    pub(super) looks: f64,
-    /// Those that are there, and stand-ins.
-    pub(super) nodes: Vec<Option<Box<Node>>>,
-    pub(super) leaders: Vec<Leader>,
-    /// Those of all PEs.
-    pub(super) endpoints: Vec<Endpoint>,
-    /// What making all connections takes a PE, and leaving, where that is reckoned.
-    pub(super) reckoned: [f64; 2],
-    /// PEs that are there and have made all their connections in init.
-    pub(super) connected: u32,
-    pub(super) outcome: Outcome,
-}
 
 /// Turns that a PE needs at most for its connections, where these are reckoned.
 const TURNS: f64 = 64.0;
@@ -179,28 +103,9 @@ impl World {
         world
     }
 
-    /// The machine that a node is on.
-    pub(super) fn machine_of(&self, node: u32) -> u32 {
-        match self.shape.machine {
-            Machine::Emulating(_) => 0,
-            Machine::Cluster(_) => node,
-        }
-    }
-
     fn begin(&mut self) {
         let half = self.costs.launcher / 2.0;
         self.give(0.0, self.launcher, half, Work::Launcher);
-    }
-
-    /// A task has something to do.
-    pub(super) fn give(&mut self, now: f64, task: TaskId, takes: f64, work: Work) {
-        self.cores.push(now, task, takes, work, &mut self.agenda);
-    }
-
-    /// The same, before all else that it has to do.
-    pub(super) fn give_first(&mut self, now: f64, task: TaskId, takes: f64, work: Work) {
-        self.cores
-            .push_first(now, task, takes, work, &mut self.agenda);
     }
 
     /// A task has done something.
@@ -209,14 +114,13 @@ impl World {
             Work::Launcher => self.give(now, task, self.costs.start, Work::Launched),
             Work::Launched => self.agent_starts(now, 0),
             Work::Hears(bytes) => {
-                let event = shmem_launch::root::Event::FromAgent(&bytes);
+                let event = root::Event::FromAgent(&bytes);
                 self.root.handle(event, now as u64);
                 self.settle_launcher(now);
             }
             Work::Says(bytes) => self.launcher_says(now, bytes),
             Work::Looks => {
-                self.root
-                    .handle(shmem_launch::root::Event::Timer, now as u64);
+                self.root.handle(root::Event::Timer, now as u64);
                 self.settle_launcher(now);
             }
             Work::Ends => self.outcome.hello = now,
@@ -256,7 +160,7 @@ impl World {
             outcome.datagrams[1] += again;
         }
         outcome.connections = ends / 2;
-        if self.shape.connect == super::Connect::Static {
+        if self.shape.connect == Connect::Static {
             let each = self.shape.all_contacts();
             outcome.connections = u64::from(self.shape.pes()) * u64::from(each) / 2;
             outcome.most_connections = each;

@@ -6,42 +6,8 @@ use std::collections::VecDeque;
 use shmem::plans;
 
 use super::Scope;
-use super::cores::TaskId;
-use super::job::{Event, Work, World};
-
-/// What is said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flag {
-    /// The nodes of the sender's subtree have come.
-    Come,
-    /// All have.
-    Go,
-}
-
-/// What a leader does.
-#[derive(Debug)]
-pub(super) enum LeaderWork {
-    /// It has written a flag to the leader of a node.
-    Wrote(u32, Flag),
-    /// It notices a flag.
-    Sees(Flag),
-}
-
-/// A leader.
-#[derive(Debug)]
-pub(super) struct Leader {
-    task: TaskId,
-    /// Whether all PEs of its node have come, and how many of its children have said so of theirs.
-    home: bool,
-    come: usize,
-    /// Whether it has the addresses of all.
-    addresses: bool,
-    /// Flags that wait for addresses or a connection, and that are being written.
-    waiting: VecDeque<(u32, Flag)>,
-    writes: u32,
-    /// Whether it goes when these are written.
-    released: bool,
-}
+use super::work::{Event, Flag, LeaderWork, Work};
+use super::world::{Leader, World};
 
 impl World {
     pub(super) fn place_leaders(&mut self) {

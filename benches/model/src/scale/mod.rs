@@ -32,14 +32,17 @@ pub mod fit;
 mod job;
 mod leaders;
 pub mod memory;
+mod node;
 mod pes;
 mod stand_in;
+mod work;
+mod world;
 
 pub use contacts::{Contact, contact};
 pub use costs::{Costs, Machine};
 pub use job::run;
 
-pub use crate::pmi::model::Scope;
+pub use crate::exchange::Scope;
 
 /// When connections are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,40 +2,8 @@
 //! step takes is measured.
 
 use super::Connect;
-use super::agents::AgentWork;
-use super::job::{Work, World};
-
-/// What a template does.
-#[derive(Debug)]
-pub(super) enum TemplateWork {
-    /// It can fork.
-    Start,
-    /// It has forked a PE, the last one of a request of so many if there is a number.
-    Forked(u32, Option<u32>),
-    /// It ends.
-    End,
-}
-
-/// What a PE does.
-#[derive(Debug)]
-pub(super) enum PeWork {
-    /// It has come to init.
-    Main,
-    /// It has its endpoint, and an address.
-    Endpoint,
-    /// It is done with its own part of init.
-    Register,
-    /// It has done its part of all its connections.
-    Connect,
-    /// All PEs have.
-    Connected,
-    /// It has left init.
-    InitDone,
-    /// It has come to the last barrier.
-    Program,
-    /// It has ended.
-    Exit,
-}
+use super::work::{AgentWork, PeWork, TemplateWork, Work};
+use super::world::World;
 
 impl World {
     /// The agent asks its template for PEs.
@@ -166,12 +134,6 @@ impl World {
             let [_, farewell] = self.reckoned;
             self.give_pe(now, (node, local), self.costs.exit + farewell, PeWork::Exit);
         }
-    }
-
-    /// The nodes that are there.
-    pub(super) fn path(&self) -> Vec<u32> {
-        let there = self.nodes.iter().flatten().filter(|n| !n.is_stand_in());
-        there.map(|node| node.number()).collect()
     }
 
     /// Their PEs.

@@ -7,36 +7,9 @@ use shmem_node::address::ADDRESS_LEN;
 use shmem_node::to_agent::ToAgent;
 use shmem_pmi::server::NodePlace;
 
-use super::agents::{AgentWork, Node, Requests};
-use super::job::{Event, Work, World};
-
-/// What a stand-in needs beside its agent.
-#[derive(Debug, Default)]
-pub(super) struct StandIn {
-    /// PEs that it has been asked for.
-    requests: Requests,
-    /// Whether its sibling has started all PEs of its subtree.
-    starts: bool,
-    /// What its sibling took until its subtree was prepared, if that was before this one ran.
-    takes: Option<f64>,
-    /// Whether it has brought addresses.
-    brought: bool,
-    /// PEs whose end is still to be told: as much output as there is room for is told at a time.
-    to_end: std::ops::Range<u32>,
-}
-
-/// What a sibling was heard to say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
-    /// Its subtree is prepared.
-    Ready,
-    /// The PEs of its subtree are started.
-    Started,
-    /// Addresses of its subtree.
-    Addresses,
-    /// The PEs of its subtree have ended.
-    Exited,
-}
+use super::node::{Node, PIECE, StandIn};
+use super::work::{AgentWork, Event, Said, Work};
+use super::world::World;
 
 impl World {
     pub(super) fn place_stand_in(&mut self, at: u32) {
@@ -192,7 +165,7 @@ impl World {
         let bytes = it.agent.outgoing(None).take();
         let parent = it.parent;
         if let Some((parent, child)) = parent.filter(|_| !bytes.is_empty()) {
-            for piece in bytes.chunks(super::agents::PIECE) {
+            for piece in bytes.chunks(PIECE) {
                 self.outcome.pieces += 1;
                 self.outcome.bytes += piece.len() as u64;
                 let takes = self.costs.piece + self.costs.byte * piece.len() as f64;
