@@ -8,4 +8,5 @@
 
 mod explore;
 mod rc;
+mod world;
 mod xrc;

@@ -3,10 +3,10 @@
 
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
-    Access, Completion, Counters, Cq, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, SendOp,
-    SendWr, Sge, WcStatus,
+    Access, Completion, Counters, Cq, Mr, Mtu, Psn, QpInit, QpType, Qpn, SendOp, SendWr, Sge,
+    WcStatus,
 };
-use shmem_ib_kit::sim::{NetConfig, Receiver, SimNet};
+use shmem_ib_kit::sim::{NetConfig, RcEnd, Receiver, SimNet};
 use shmem_testkit::seeds;
 
 const BASE: u64 = 0x10_0000;
@@ -60,9 +60,7 @@ impl Incast {
         let target = net.engine(0).reg_mr(BASE, len(0) as u64, Access::ALL);
         Self {
             target: target.expect("memory"),
-            senders: (1..=senders)
-                .map(|node| connect(&mut net, node, config.mtu))
-                .collect(),
+            senders: (1..=senders).map(|node| connect(&mut net, node)).collect(),
             net,
             rounds: 0,
         }
@@ -172,7 +170,7 @@ fn incast(seed: u64, senders: usize, tells: bool, mtu: Mtu) -> Totals {
     }
 }
 
-fn connect(net: &mut SimNet<VecMemory>, node: usize, mtu: Mtu) -> Sender {
+fn connect(net: &mut SimNet<VecMemory>, node: usize) -> Sender {
     let ends = [0, node].map(|node| {
         let engine = net.engine(node);
         let cq = engine.create_cq(64).expect("create_cq");
@@ -180,36 +178,21 @@ fn connect(net: &mut SimNet<VecMemory>, node: usize, mtu: Mtu) -> Sender {
             max_send_wr: 64,
             ..QpInit::new(QpType::Rc, cq)
         };
-        let qp = engine.create_qp(&init).expect("create_qp");
-        (node, cq, qp, engine.port().av)
-    });
-    for (me, peer) in [(0, 1), (1, 0)] {
-        let (node, _, qp, _) = ends[me];
-        let (_, _, peer_qpn, av) = ends[peer];
-        let dest = RcDest {
-            av,
-            qpn: peer_qpn,
-            rq_psn: Psn::new(1),
-            mtu,
-            max_dest_rd_atomic: 64,
+        let end = RcEnd {
+            node,
+            qpn: engine.create_qp(&init).expect("create_qp"),
+            psn: Psn::new(1),
+            max_rd_atomic: 64,
             min_rnr_timer: 1,
         };
-        let start = RcStart {
-            timeout: 0, // Simulated networks are worse than any budget.
-            max_rd_atomic: 64,
-            ..RcStart::new(dest, Psn::new(1))
-        };
-        for attr in start.attrs() {
-            net.engine(node)
-                .modify_qp(qp, &attr)
-                .expect("a legal transition");
-        }
-    }
+        (end, cq)
+    });
+    net.connect(ends.map(|(end, _)| end));
     let mr = net.engine(node).reg_mr(BASE, MESSAGE as u64, Access::ALL);
-    let (node, cq, qp, _) = ends[1];
+    let (end, cq) = ends[1];
     Sender {
         node,
-        qp,
+        qp: end.qpn,
         cq,
         mr: mr.expect("memory"),
     }

@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, RecvWr, SendOp,
-    SendWr, Sge, Srq, SrqInit, SrqKind, VerbsError, WcOpcode, WcStatus,
+    Completion, Cq, Mr, Psn, QpInit, QpType, Qpn, RecvWr, SendOp, SendWr, Sge, Srq, SrqInit,
+    SrqKind, VerbsError, WcOpcode, WcStatus,
 };
-use shmem_ib_kit::sim::{NetConfig, SimNet};
+use shmem_ib_kit::sim::{NetConfig, RcEnd, SimNet, base};
 use shmem_testkit::seeds;
 
 /// Longest message and bytes between two buffers.
@@ -31,10 +31,6 @@ const SENT: usize = COUNTERS;
 const RECEIVED: usize = SENT + MESSAGES * SLOT;
 const WRITTEN: usize = RECEIVED + MESSAGES * SLOT;
 const NODE_LEN: usize = WRITTEN + MESSAGES * SLOT;
-
-fn base(node: usize) -> u64 {
-    0x1000_0000 * (node as u64 + 1)
-}
 
 /// What a receive has to bring.
 struct Message {
@@ -91,16 +87,10 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let config = NetConfig::drawn(&mut rng, 250_000);
-        let mtu = config.mtu;
-        let mut net = SimNet::new(config, (0..2).map(|i| VecMemory::new(base(i), NODE_LEN)));
-        let (mut mrs, mut cqs, mut srqs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut net, mrs) = SimNet::with_memory(config, 2, NODE_LEN);
+        let (mut cqs, mut srqs) = (Vec::new(), Vec::new());
         for i in 0..2 {
             let engine = net.engine(i);
-            mrs.push(
-                engine
-                    .reg_mr(base(i), NODE_LEN as u64, Access::ALL)
-                    .unwrap(),
-            );
             cqs.push(engine.create_cq(4096).unwrap());
             let init = SrqInit {
                 max_wr: 1000,
@@ -124,12 +114,12 @@ impl World {
             arrived: 0,
         };
         for _ in 0..=world.rng.below(4) {
-            world.connect(mtu);
+            world.connect();
         }
         world
     }
 
-    fn connect(&mut self, mtu: Mtu) {
+    fn connect(&mut self) {
         let ends = [0, 1].map(|node| {
             let depth = 1 + self.rng.below(20) as u32;
             let init = QpInit {
@@ -141,37 +131,24 @@ impl World {
                 max_inline: 100,
                 ..QpInit::new(QpType::Rc, self.cqs[node])
             };
-            let engine = self.net.engine(node);
-            let (qpn, av) = (engine.create_qp(&init).unwrap(), engine.port().av);
-            (qpn, av, Psn::new(self.rng.next_u32()), depth as usize)
-        });
-        for (me, peer) in [(0, 1), (1, 0)] {
-            let ((qpn, _, sq_psn, depth), (peer_qpn, av, rq_psn, _)) = (ends[me], ends[peer]);
-            let dest = RcDest {
-                av,
-                qpn: peer_qpn,
-                rq_psn,
-                mtu,
-                max_dest_rd_atomic: 4,
+            let end = RcEnd {
+                node,
+                qpn: self.net.engine(node).create_qp(&init).unwrap(),
+                psn: Psn::new(self.rng.next_u32()),
+                max_rd_atomic: 4,
                 min_rnr_timer: 1 + self.rng.below(10) as u8,
             };
-            let start = RcStart {
-                timeout: 0, // Simulated networks are worse than any budget.
-                max_rd_atomic: 4,
-                ..RcStart::new(dest, sq_psn)
-            };
-            for attr in start.attrs() {
-                self.net
-                    .engine(me)
-                    .modify_qp(qpn, &attr)
-                    .expect("a legal transition");
-            }
+            (end, depth as usize)
+        });
+        self.net.connect(ends.map(|(end, _)| end));
+        for (me, peer) in [(0, 1), (1, 0)] {
+            let ((end, depth), (peer_end, _)) = (ends[me], ends[peer]);
             self.directions.push(Direction {
                 index: self.directions.len(),
                 from: me,
                 to: peer,
-                qpn,
-                peer: peer_qpn,
+                qpn: end.qpn,
+                peer: peer_end.qpn,
                 depth,
                 left: 1 + self.rng.below(23) as usize,
                 counter: 0,
@@ -385,8 +362,7 @@ impl World {
             "seed {seed}: {c:?}"
         );
         assert!(got == message.data, "seed {seed}: payload of {c:?}");
-        let bytes = self.net.engine(node).memory_mut().bytes();
-        let counter = u64::from_ne_bytes(bytes[8 * d..8 * d + 8].try_into().unwrap());
+        let counter = self.net.word(node, 8 * d);
         assert!(
             counter >= message.counter,
             "seed {seed}: {c:?} overtook a WRITE"
@@ -423,8 +399,7 @@ impl World {
             }
         }
         for (d, dir) in self.directions.iter().enumerate() {
-            let bytes = self.net.engine(dir.to).memory_mut().bytes();
-            let counter = u64::from_ne_bytes(bytes[8 * d..8 * d + 8].try_into().unwrap());
+            let counter = self.net.word(dir.to, 8 * d);
             assert_eq!(counter, dir.counter, "seed {}: direction {d}", self.seed);
         }
         for queue in &self.receives {

@@ -10,10 +10,10 @@
 use shmem_ib::rng::Rng;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Mr, Mtu, Psn, QpInit, QpState, QpType, Qpn, RcDest, RcStart, Rkey,
-    SendOp, SendWr, Sge, VerbsError, WcStatus,
+    Completion, Cq, Mr, Psn, QpInit, QpState, QpType, Qpn, Rkey, SendOp, SendWr, Sge, VerbsError,
+    WcStatus,
 };
-use shmem_ib_kit::sim::{NetConfig, SimNet};
+use shmem_ib_kit::sim::{NetConfig, RcEnd, SimNet, base};
 use shmem_testkit::seeds;
 
 /// Memory of a node: words that all connections add to, then an area per direction.
@@ -22,10 +22,6 @@ const AREA: usize = 8 << 10;
 const AREAS: usize = 8;
 const LOCAL: usize = 96 << 10;
 const NODE_LEN: usize = 4096 + AREAS * AREA + AREAS * LOCAL;
-
-fn base(node: usize) -> u64 {
-    0x1000_0000 * (node as u64 + 1)
-}
 
 /// What a request has to bring.
 #[derive(Debug)]
@@ -88,24 +84,13 @@ impl World {
         let mut rng = Rng::new(seed);
         let nodes = 2 + rng.below(2) as usize;
         let config = NetConfig::drawn(&mut rng, 300_000);
-        let mtu = config.mtu;
-        let mut net = SimNet::new(
-            config,
-            (0..nodes).map(|i| VecMemory::new(base(i), NODE_LEN)),
-        );
-        let mrs = (0..nodes)
-            .map(|i| {
-                net.engine(i)
-                    .reg_mr(base(i), NODE_LEN as u64, Access::ALL)
-                    .unwrap()
-            })
-            .collect();
+        let (net, mrs) = SimNet::with_memory(config, nodes, NODE_LEN);
         let mut world = Self {
             seed,
             rng,
             net,
             mrs,
-            mtu: mtu.bytes(),
+            mtu: config.mtu.bytes(),
             directions: Vec::new(),
             shared: vec![Vec::new(); nodes * SHARED_WORDS],
             unsure_shared: false,
@@ -113,7 +98,7 @@ impl World {
         for _ in 0..=world.rng.below(3) {
             let a = world.rng.below(nodes as u64) as usize;
             let b = (a + 1 + world.rng.below(nodes as u64 - 1) as usize) % nodes;
-            world.connect(a, b, mtu);
+            world.connect(a, b);
         }
         if world.rng.below(5) == 0 {
             let n = world.directions.len() as u64;
@@ -124,7 +109,7 @@ impl World {
         world
     }
 
-    fn connect(&mut self, a: usize, b: usize, mtu: Mtu) {
+    fn connect(&mut self, a: usize, b: usize) {
         let ends = [a, b].map(|node| {
             let engine = self.net.engine(node);
             let cq = engine.create_cq(4096).unwrap();
@@ -136,38 +121,19 @@ impl World {
             let qpn = engine.create_qp(&init).unwrap();
             let near_wrap = Psn::new(0u32.wrapping_sub(self.rng.below(40) as u32));
             let psn = [near_wrap, Psn::new(self.rng.next_u32())][self.rng.below(2) as usize];
-            (
+            let end = RcEnd {
                 node,
-                cq,
                 qpn,
                 psn,
-                1 + self.rng.below(6) as u8,
-                engine.port().av,
-                init.max_send_wr as usize,
-            )
-        });
-        for (me, peer) in [(0, 1), (1, 0)] {
-            let (node, cq, qpn, sq_psn, max_dest_rd_atomic, _, depth) = ends[me];
-            let (to, _, peer_qpn, rq_psn, max_rd_atomic, av, _) = ends[peer];
-            let dest = RcDest {
-                av,
-                qpn: peer_qpn,
-                rq_psn,
-                mtu,
-                max_dest_rd_atomic,
+                max_rd_atomic: 1 + self.rng.below(6) as u8,
                 min_rnr_timer: 1,
             };
-            let start = RcStart {
-                timeout: 0, // Simulated networks are worse than any budget.
-                max_rd_atomic,
-                ..RcStart::new(dest, sq_psn)
-            };
-            for attr in start.attrs() {
-                self.net
-                    .engine(node)
-                    .modify_qp(qpn, &attr)
-                    .expect("a legal transition");
-            }
+            (end, cq, init.max_send_wr as usize)
+        });
+        self.net.connect(ends.map(|(end, ..)| end));
+        for (me, peer) in [(0, 1), (1, 0)] {
+            let (RcEnd { node, qpn, .. }, cq, depth) = ends[me];
+            let to = ends[peer].0.node;
             let i = self.directions.len();
             self.directions.push(Direction {
                 from: node,
@@ -475,8 +441,7 @@ impl World {
         }
         for (index, olds) in self.shared.iter_mut().enumerate() {
             let (node, word) = (index / SHARED_WORDS, index % SHARED_WORDS);
-            let bytes = self.net.engine(node).memory_mut().bytes();
-            let value = u64::from_ne_bytes(bytes[8 * word..8 * word + 8].try_into().unwrap());
+            let value = self.net.word(node, 8 * word);
             olds.sort_unstable();
             let distinct = olds.windows(2).all(|w| w[0] < w[1]);
             assert!(

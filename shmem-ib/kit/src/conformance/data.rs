@@ -43,8 +43,18 @@ fn sizes(mtu: Mtu) -> impl Iterator<Item = usize> {
     SIZES.into_iter().filter(fits)
 }
 
-/// WRITEs of 0 B to 8 MiB put every byte in place and no byte elsewhere.
+/// WRITEs of 0 B to 8 MiB bring every byte and change no other.
 pub fn writes_of_all_sizes<F: Fabric>(fabric: &F) {
+    all_sizes(fabric, WcOpcode::Write);
+}
+
+/// READs of 0 B to 8 MiB bring every byte and change no other.
+pub fn reads_of_all_sizes<F: Fabric>(fabric: &F) {
+    all_sizes(fabric, WcOpcode::Read);
+}
+
+fn all_sizes<F: Fabric>(fabric: &F, opcode: WcOpcode) {
+    let read = opcode == WcOpcode::Read;
     for mtu in mtus(fabric) {
         let link = Link::new(
             fabric,
@@ -57,64 +67,23 @@ pub fn writes_of_all_sizes<F: Fabric>(fabric: &F) {
         for (i, size) in sizes(mtu).enumerate() {
             let (from, to) = (i % 8, i % 5 + 1);
             let data = pattern(size, i as u64 + 1);
-            link.a.mem.fill(from, &data);
-            link.b.mem.fill(0, &vec![0xa5; size + 16]);
-            link.a
-                .post(i as u64, link.write_to_b(to), link.a.mem.sge(from, size));
+            let (a, b) = (&link.a.mem, &link.b.mem);
+            let (source, target, op, local) = match read {
+                true => (b, a, link.read_from_b(from), a.sge(to, size)),
+                false => (a, b, link.write_to_b(to), a.sge(from, size)),
+            };
+            source.fill(from, &data);
+            target.fill(0, &vec![0xa5; size + 16]);
+            link.a.post(i as u64, op, local);
             let c = link.expect(i as u64);
-            assert_eq!(c.opcode, WcOpcode::Write);
+            assert_eq!(c.opcode, opcode);
+            assert!(!read || c.byte_len as usize == size, "{c:?}");
             assert!(
-                link.b.mem.bytes(to, size) == data,
+                target.bytes(to, size) == data,
                 "payload of {size} bytes differs"
             );
-            assert_eq!(
-                link.b.mem.bytes(0, to),
-                vec![0xa5; to],
-                "before {size} bytes"
-            );
-            assert_eq!(
-                link.b.mem.bytes(to + size, 8),
-                [0xa5; 8],
-                "after {size} bytes"
-            );
-        }
-    }
-}
-
-/// READs of 0 B to 8 MiB bring every byte and change no other.
-pub fn reads_of_all_sizes<F: Fabric>(fabric: &F) {
-    for mtu in mtus(fabric) {
-        let link = Link::new(
-            fabric,
-            Options {
-                len: (8 << 20) + 64,
-                mtu,
-                ..Options::default()
-            },
-        );
-        for (i, size) in sizes(mtu).enumerate() {
-            let (from, to) = (i % 7, i % 6 + 1);
-            let data = pattern(size, i as u64 + 1);
-            link.b.mem.fill(from, &data);
-            link.a.mem.fill(0, &vec![0xa5; size + 16]);
-            link.a
-                .post(i as u64, link.read_from_b(from), link.a.mem.sge(to, size));
-            let c = link.expect(i as u64);
-            assert_eq!((c.opcode, c.byte_len as usize), (WcOpcode::Read, size));
-            assert!(
-                link.a.mem.bytes(to, size) == data,
-                "payload of {size} bytes differs"
-            );
-            assert_eq!(
-                link.a.mem.bytes(0, to),
-                vec![0xa5; to],
-                "before {size} bytes"
-            );
-            assert_eq!(
-                link.a.mem.bytes(to + size, 8),
-                [0xa5; 8],
-                "after {size} bytes"
-            );
+            assert_eq!(target.bytes(0, to), vec![0xa5; to], "before {size} bytes");
+            assert_eq!(target.bytes(to + size, 8), [0xa5; 8], "after {size} bytes");
         }
     }
 }

@@ -11,6 +11,6 @@ mod pipes;
 mod reference;
 
 pub use hca::{SimFabric, SimHca};
-pub use net::{NetConfig, NetStats, Receiver, SimNet};
+pub use net::{NetConfig, NetStats, RcEnd, Receiver, SimNet, base};
 pub use pipes::{PipeConfig, PipeStats};
 pub use reference::{Place, Proposal, Reference, Sums};

@@ -7,9 +7,9 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::pipes::{PipeConfig, PipeStats, Pipes};
 use shmem_soft::wire::PACKET_MAX;
-use shmem_soft::{Engine, Memory};
+use shmem_soft::{Engine, Memory, VecMemory};
 use shmem_verbs::rng::Rng;
-use shmem_verbs::{AddressVector, Gid, Mtu};
+use shmem_verbs::{Access, AddressVector, Gid, Mr, Mtu, Psn, Qpn, RcDest, RcStart};
 
 /// What the network does to packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +85,21 @@ impl NetConfig {
             receiver: None,
         }
     }
+}
+
+/// One end of a connection that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct RcEnd {
+    /// Whose queue pair.
+    pub node: usize,
+    /// The queue pair.
+    pub qpn: Qpn,
+    /// Of its first request.
+    pub psn: Psn,
+    /// READs and atomics that it answers at a time.
+    pub max_rd_atomic: u8,
+    /// How long it lets a peer wait that finds no receive.
+    pub min_rnr_timer: u8,
 }
 
 /// What happened in the network.
@@ -179,6 +194,29 @@ impl<M: Memory> SimNet<M> {
             stats: NetStats::default(),
             buf: vec![0; PACKET_MAX],
             pipes: None,
+        }
+    }
+
+    /// Connects two queue pairs. Their requests never give up: simulated networks are worse than any budget.
+    pub fn connect(&mut self, [a, b]: [RcEnd; 2]) {
+        for (me, peer) in [(a, b), (b, a)] {
+            let dest = RcDest {
+                av: address(peer.node),
+                qpn: peer.qpn,
+                rq_psn: peer.psn,
+                mtu: self.config.mtu,
+                max_dest_rd_atomic: me.max_rd_atomic,
+                min_rnr_timer: me.min_rnr_timer,
+            };
+            let start = RcStart {
+                timeout: 0,
+                max_rd_atomic: peer.max_rd_atomic,
+                ..RcStart::new(dest, me.psn)
+            };
+            for attr in start.attrs() {
+                let moved = self.engines[me.node].modify_qp(me.qpn, &attr);
+                moved.expect("a legal transition");
+            }
         }
     }
 
@@ -371,5 +409,32 @@ impl<M: Memory> SimNet<M> {
             engine.handle_timeout(at);
         }
         self.flush();
+    }
+}
+
+/// Where the memory of a node begins.
+#[must_use]
+pub const fn base(node: usize) -> u64 {
+    0x1000_0000 * (node as u64 + 1)
+}
+
+impl SimNet<VecMemory> {
+    /// Engines with `len` bytes of memory each, which all may access, and its registrations.
+    #[must_use]
+    pub fn with_memory(config: NetConfig, nodes: usize, len: usize) -> (Self, Vec<Mr>) {
+        let mut net = Self::new(config, (0..nodes).map(|i| VecMemory::new(base(i), len)));
+        let all = net.engines.iter_mut().enumerate();
+        let register = |(i, engine): (usize, &mut Engine<_>)| {
+            let mr = engine.reg_mr(base(i), len as u64, Access::ALL);
+            mr.expect("memory is registered")
+        };
+        let mrs = all.map(register).collect();
+        (net, mrs)
+    }
+
+    /// The word at an offset of a node's memory.
+    pub fn word(&mut self, node: usize, at: usize) -> u64 {
+        let bytes = self.engine(node).memory_mut().bytes();
+        u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))
     }
 }

@@ -6,24 +6,22 @@
 
 use std::hash::Hash;
 
+use shmem_ib::connect::ConnectStats;
 use shmem_ib::connect::handshake::{Handshake, Phase};
 use shmem_ib::connect::interface::{Action, Actions, Context, Failure, Local};
-use shmem_ib::connect::message::{Memory, Message, Segment};
 use shmem_ib::connect::retry::RetryPolicy;
-use shmem_ib::connect::{ConnectStats, UdAddress};
 use shmem_ib::rng::Rng;
-use shmem_ib::verbs::{Mtu, Qpn};
+use shmem_ib::verbs::Qpn;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::explore::{Model, explore, unordered};
+use crate::explore::{Model, Network, OnTheWay, explore};
 use crate::rc::fabric::{Delivery, Fabric};
+use crate::world::{ALWAYS_DUE, address, local, memory};
 
 /// How often each event that makes the state space infinite may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Budget {
     timeouts: u8,
-    repeats: u8,
-    losses: u8,
     /// How often a side takes the other for dead, which may just be slow.
     give_ups: u8,
     /// RDMA operations.
@@ -49,7 +47,7 @@ struct Side {
 #[derive(Clone)]
 struct State {
     sides: [Side; 2],
-    network: Vec<(usize, Message)>,
+    network: Network,
     fabric: Fabric,
     budget: Budget,
     /// Whether the end is that everybody has left, rather than that all is connected.
@@ -62,9 +60,7 @@ enum Step {
     Ready(usize),
     Timeout(usize),
     GiveUp(usize),
-    Deliver(usize),
-    Repeat(usize),
-    Lose(usize),
+    Network(OnTheWay),
     Post(usize),
     Acknowledge(usize),
     Leave(usize),
@@ -72,7 +68,7 @@ enum Step {
 }
 
 impl State {
-    fn new(ready: [bool; 2], budget: Budget) -> Self {
+    fn new(ready: [bool; 2], budget: Budget, network: Network) -> Self {
         let side = |pe: usize| Side {
             ready: ready[pe],
             wants: false,
@@ -85,7 +81,7 @@ impl State {
         let sides = [side(0), side(1)];
         Self {
             sides,
-            network: Vec::new(),
+            network,
             fabric: Fabric::default(),
             budget,
             leaving_allowed: budget.leaves > 0,
@@ -112,26 +108,15 @@ impl State {
             return;
         }
         let side = &mut self.sides[pe];
-        let memory = Memory {
-            segments: std::iter::once(Segment::default()).collect(),
-            ..Memory::default()
-        };
         let local = Local {
-            pe: pe as u32,
-            ud: address(pe),
-            mtu: Mtu::M1024,
             max_rd_atomic: 4,
-            memory: side.ready.then_some(memory),
-            max_qps: 0,
+            memory: side.ready.then(|| memory(pe as u32)),
             leaving: side.leaving,
-            // The clock stands still, so that every timeout is always due and no state differs from
-            // another one by its times alone.
             retry: RetryPolicy {
-                initial: 0,
-                max: 0,
                 silence: side.silence,
-                bye: 0,
+                ..ALWAYS_DUE
             },
+            ..local(pe as u32)
         };
         // A PSN that follows from the number of queue pairs made so far.
         let mut rng = Rng::new(self.fabric.made());
@@ -154,8 +139,8 @@ impl State {
             assert_eq!(peer, 1 - me);
             match action {
                 Action::Send { to, message } => {
-                    assert_eq!(to, address(1 - pe));
-                    self.network.push((1 - pe, message));
+                    assert_eq!(to, address(peer));
+                    self.network.messages.push(message);
                 }
                 Action::CreateQp => {
                     let qpn = self.fabric.create(me, peer);
@@ -201,11 +186,8 @@ impl State {
             let find = |what: &dyn Fn(&Side) -> bool| (0..2).find(|pe| what(&self.sides[*pe]));
             if let Some(pe) = find(&|s| s.busy.is_some()) {
                 self.apply(Step::Acknowledge(pe));
-            } else if !self.network.is_empty() {
-                let (pe, message) = self.network.remove(0);
-                self.event(pe, |h, cx| {
-                    h.handle_message(cx, message);
-                });
+            } else if !self.network.messages.is_empty() {
+                self.apply(Step::Network(OnTheWay::Deliver(0)));
             } else if let Some(pe) = find(&leaves) {
                 self.apply(Step::Leave(pe));
             } else if let Some(pe) = find(&left) {
@@ -242,6 +224,31 @@ impl State {
             assert_eq!(other.machine.linked_to(), Some((my_qpn, my_psn)));
         }
     }
+
+    /// Everything wanted must open soon.
+    fn assert_settles(mut self) {
+        if self.leaving_allowed {
+            return self.assert_everybody_leaves();
+        }
+        for pe in 0..2 {
+            if !self.sides[pe].ready {
+                self.apply(Step::Ready(pe));
+            }
+        }
+        for _ in 0..40 {
+            if !self.network.messages.is_empty() {
+                self.apply(Step::Network(OnTheWay::Deliver(0)));
+            } else if let Some(pe) = (0..2).find(|pe| self.due(*pe)) {
+                self.apply(Step::Timeout(pe));
+            } else {
+                return self.assert_settled();
+            }
+        }
+        panic!(
+            "does not settle: {:?} {:?}",
+            self.sides[0].machine, self.sides[1].machine
+        );
+    }
 }
 
 impl Model for State {
@@ -253,7 +260,7 @@ impl Model for State {
             (side.ready, side.wants, &side.machine).hash(&mut hasher);
             (side.busy, side.leaving, side.gone).hash(&mut hasher);
         }
-        (unordered(&self.network), &self.fabric, self.budget).hash(&mut hasher);
+        (&self.network, &self.fabric, self.budget).hash(&mut hasher);
         hasher.finish128().as_u128()
     }
 
@@ -289,18 +296,7 @@ impl Model for State {
                 steps.push(Step::Go(pe));
             }
         }
-        for i in 0..self.network.len() {
-            if self.network[..i].contains(&self.network[i]) {
-                continue; // the same as delivering its twin
-            }
-            steps.push(Step::Deliver(i));
-            if self.budget.repeats > 0 {
-                steps.push(Step::Repeat(i));
-            }
-            if self.budget.losses > 0 {
-                steps.push(Step::Lose(i));
-            }
-        }
+        steps.extend(self.network.steps().map(Step::Network));
         steps
     }
 
@@ -308,7 +304,7 @@ impl Model for State {
         match step {
             Step::Connect(pe) => {
                 self.sides[pe].wants = true;
-                self.event(pe, |h, cx| h.connect(cx, address(1 - pe)));
+                self.event(pe, |h, cx| h.connect(cx, address(1 - pe as u32)));
             }
             Step::Ready(pe) => {
                 self.sides[pe].ready = true;
@@ -324,22 +320,12 @@ impl Model for State {
                 self.event(pe, Handshake::handle_timeout);
                 self.sides[pe].silence = patience;
             }
-            Step::Deliver(i) => {
-                let (pe, message) = self.network.swap_remove(i);
-                self.event(pe, |h, cx| {
-                    h.handle_message(cx, message);
-                });
-            }
-            Step::Repeat(i) => {
-                self.budget.repeats -= 1;
-                let (pe, message) = self.network[i].clone();
-                self.event(pe, |h, cx| {
-                    h.handle_message(cx, message);
-                });
-            }
-            Step::Lose(i) => {
-                self.budget.losses -= 1;
-                self.network.swap_remove(i);
+            Step::Network(step) => {
+                if let Some(message) = self.network.apply(step) {
+                    self.event(message.dst_pe as usize, |h, cx| {
+                        h.handle_message(cx, message);
+                    });
+                }
             }
             Step::Post(pe) => {
                 self.budget.posts -= 1;
@@ -367,100 +353,57 @@ impl Model for State {
             }
         }
     }
-
-    /// Everything wanted must open soon.
-    fn assert_settles(mut self) {
-        if self.leaving_allowed {
-            return self.assert_everybody_leaves();
-        }
-        for pe in 0..2 {
-            if !self.sides[pe].ready {
-                self.apply(Step::Ready(pe));
-            }
-        }
-        for _ in 0..40 {
-            if !self.network.is_empty() {
-                let (pe, message) = self.network.remove(0);
-                self.event(pe, |h, cx| {
-                    h.handle_message(cx, message);
-                });
-            } else if let Some(pe) = (0..2).find(|pe| self.due(*pe)) {
-                self.apply(Step::Timeout(pe));
-            } else {
-                return self.assert_settled();
-            }
-        }
-        panic!(
-            "does not settle: {:?} {:?}",
-            self.sides[0].machine, self.sides[1].machine
-        );
-    }
 }
 
-fn address(pe: usize) -> UdAddress {
-    UdAddress {
-        udp_port: 1 + pe as u16,
-        ..UdAddress::default()
-    }
+/// How often what may happen: timeouts, repeats, losses, and that a side gives up.
+type Faults = (u8, u8, u8, u8);
+
+/// Explores two sides that connect; returns how many states there are.
+fn connecting(
+    name: &str,
+    ready: [bool; 2],
+    (timeouts, repeats, losses, give_ups): Faults,
+) -> usize {
+    let budget = Budget {
+        timeouts,
+        give_ups,
+        posts: 0,
+        leaves: 0,
+    };
+    let start = State::new(ready, budget, Network::new(losses, repeats));
+    explore(name, start, State::assert_settles)
 }
 
 #[test]
 fn every_schedule_of_losses_repeats_and_timeouts() {
-    let budget = Budget {
-        timeouts: 3,
-        repeats: 2,
-        losses: 2,
-        give_ups: 0,
-        posts: 0,
-        leaves: 0,
-    };
-    assert!(explore("both ready", State::new([true, true], budget)) > 1_000);
+    assert!(connecting("both ready", [true, true], (3, 2, 2, 0)) > 1_000);
 }
 
 #[test]
 fn every_schedule_with_slow_starters() {
-    let budget = Budget {
-        timeouts: 2,
-        repeats: 1,
-        losses: 2,
-        give_ups: 0,
-        posts: 0,
-        leaves: 0,
-    };
-    assert!(explore("one slow", State::new([true, false], budget)) > 1_000);
-    assert!(explore("both slow", State::new([false, false], budget)) > 1_000);
+    assert!(connecting("one slow", [true, false], (2, 1, 2, 0)) > 1_000);
+    assert!(connecting("both slow", [false, false], (2, 1, 2, 0)) > 1_000);
 }
 
 #[test]
 fn every_schedule_with_impatience() {
-    for (name, budget) in [
+    for (name, faults) in [
         ("given up, and a timeout", (1, 0, 0, 1)),
         ("given up, and a repeat", (0, 1, 0, 1)),
         ("given up twice", (0, 0, 0, 2)),
     ] {
-        assert!(explore(name, State::new([true, true], budget_of(budget))) > 1_000);
+        assert!(connecting(name, [true, true], faults) > 1_000);
     }
 }
 
 #[test]
 #[ignore = "nightly: a million states"]
 fn every_schedule_with_impatience_and_faults() {
-    for (name, budget, least) in [
+    for (name, faults, least) in [
         ("given up, and faults", (2, 1, 1, 1), 200_000),
         ("given up twice, and faults", (1, 1, 1, 2), 1_000_000),
     ] {
-        assert!(explore(name, State::new([true, true], budget_of(budget))) > least);
-    }
-}
-
-const fn budget_of((timeouts, repeats, losses, give_ups): (u8, u8, u8, u8)) -> Budget {
-    Budget {
-        timeouts,
-        repeats,
-        losses,
-        give_ups,
-        posts: 0,
-        leaves: 0,
+        assert!(connecting(name, [true, true], faults) > least);
     }
 }
 
@@ -475,10 +418,12 @@ fn every_schedule_of_leaving() {
         ("leaving before all have started", [true, false], (0, 0, 1)),
     ] {
         let budget = Budget {
+            timeouts,
+            give_ups: 0,
             posts: 2,
             leaves: 2,
-            ..budget_of((timeouts, repeats, losses, 0))
         };
-        assert!(explore(name, State::new(ready, budget)) > 1_000);
+        let start = State::new(ready, budget, Network::new(losses, repeats));
+        assert!(explore(name, start, State::assert_settles) > 1_000);
     }
 }

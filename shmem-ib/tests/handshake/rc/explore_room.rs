@@ -12,34 +12,20 @@
 //! not sent again, timers act only while few messages are on their way, and the clock stands
 //! still, with all timers due.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
-use shmem_ib::connect::UdAddress;
 use shmem_ib::connect::interface::{Action, Failure, Local};
-use shmem_ib::connect::manager::{Identity, Manager, Timer, Usage};
-use shmem_ib::connect::message::{Codec, MAX_LEN, Memory, Message, Segment};
-use shmem_ib::connect::retry::RetryPolicy;
-use shmem_ib::verbs::{Mtu, Qpn};
+use shmem_ib::connect::manager::{Manager, Timer, Usage};
+use shmem_ib::verbs::Qpn;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::explore::{Origins, unordered};
+use crate::explore::{Model, Network, OnTheWay, receive, visit};
 use crate::rc::fabric::{Delivery, Fabric};
+use crate::world::{ALWAYS_DUE, address, identity, local, memory};
 
-const JOB_ID: [u8; 16] = [1; 16];
-const JOB_KEY: [u8; 32] = [2; 32];
 /// Nobody makes more queue pairs towards one peer: if generations grew for ever, the graph would
 /// not be finite.
 const MOST_GENERATIONS: u32 = 12;
-
-/// How often each fault may happen.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Budget {
-    losses: u8,
-    repeats: u8,
-    /// With so many messages on their way no timer acts.
-    crowd: u8,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Stage {
@@ -85,9 +71,10 @@ impl Pe {
 #[derive(Clone)]
 struct State {
     pes: Vec<Pe>,
-    network: Vec<Message>,
+    network: Network,
     fabric: Fabric,
-    budget: Budget,
+    /// With so many messages on their way no timer acts.
+    crowd: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,16 +82,14 @@ enum Step {
     /// The program goes on.
     Run(usize),
     /// Its operation is executed, or acknowledged, or fails.
-    Network(usize),
+    Operation(usize),
     /// One thing that is due at an endpoint happens.
     Timeout(usize, Timer),
-    Deliver(usize),
-    Repeat(usize),
-    Lose(usize),
+    Network(OnTheWay),
 }
 
 impl State {
-    fn new(cap: u32, programs: &[&[u32]], budget: Budget) -> Self {
+    fn new(cap: u32, programs: &[&[u32]], (losses, repeats, crowd): Budget) -> Self {
         let n = programs.len();
         let pes = (0u32..).zip(programs).map(|(pe, program)| Pe {
             manager: manager(pe, n, cap),
@@ -115,21 +100,10 @@ impl State {
         });
         Self {
             pes: pes.collect(),
-            network: Vec::new(),
+            network: Network::new(losses, repeats),
             fabric: Fabric::limited(cap),
-            budget,
+            crowd,
         }
-    }
-
-    /// Two states with the same fingerprint behave the same.
-    fn fingerprint(&self) -> u128 {
-        let mut hasher = SipHasher24::new();
-        for pe in &self.pes {
-            (&pe.manager, &pe.todo).hash(&mut hasher);
-            (pe.op, pe.waits_for, &pe.peers).hash(&mut hasher);
-        }
-        (unordered(&self.network), &self.fabric, self.budget).hash(&mut hasher);
-        hasher.finish128().as_u128()
     }
 
     fn is_good(&self) -> bool {
@@ -138,33 +112,9 @@ impl State {
             .all(|pe| pe.todo.is_empty() && pe.op.is_none())
     }
 
-    fn steps(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for (i, pe) in self.pes.iter().enumerate() {
-            if self.can_run(pe) {
-                steps.push(Step::Run(i));
-            }
-            if pe.op.is_some() {
-                steps.push(Step::Network(i));
-            }
-            let due = self.due(pe).into_iter();
-            steps.extend(due.map(|timer| Step::Timeout(i, timer)));
-        }
-        for i in 0..self.network.len() {
-            steps.push(Step::Deliver(i));
-            if self.budget.repeats > 0 {
-                steps.push(Step::Repeat(i));
-            }
-            if self.budget.losses > 0 {
-                steps.push(Step::Lose(i));
-            }
-        }
-        steps
-    }
-
     /// The timers of an endpoint that may act.
     fn due(&self, pe: &Pe) -> Vec<Timer> {
-        if self.network.len() < self.budget.crowd.into() {
+        if self.network.messages.len() < self.crowd {
             pe.manager.due()
         } else {
             Vec::new()
@@ -180,38 +130,6 @@ impl State {
             return false;
         };
         pe.op.is_none() && (pe.usable(*to).is_some() || !pe.manager.is_wanted(*to))
-    }
-
-    fn apply(&mut self, step: Step) {
-        match step {
-            Step::Run(i) => self.run(i),
-            Step::Network(i) => self.go_on(i),
-            Step::Timeout(i, timer) => {
-                self.pes[i].manager.fire(0, timer);
-                self.act(i);
-            }
-            Step::Deliver(at) => {
-                let message = self.network.swap_remove(at);
-                self.deliver(&message);
-            }
-            Step::Repeat(at) => {
-                self.budget.repeats -= 1;
-                let message = self.network[at].clone();
-                self.deliver(&message);
-            }
-            Step::Lose(at) => {
-                self.budget.losses -= 1;
-                self.network.swap_remove(at);
-            }
-        }
-    }
-
-    fn deliver(&mut self, message: &Message) {
-        let mut buf = [0; MAX_LEN];
-        let len = Codec::new(&JOB_ID, &JOB_KEY).encode(message, &mut buf);
-        let i = message.dst_pe as usize;
-        self.pes[i].manager.handle_datagram(0, &buf[..len]).unwrap();
-        self.act(i);
     }
 
     fn run(&mut self, i: usize) {
@@ -305,8 +223,8 @@ impl State {
         match action {
             Action::Send { to: at, message } => {
                 assert_eq!(at, address(to));
-                if !self.network.contains(&message) {
-                    self.network.push(message);
+                if !self.network.messages.contains(&message) {
+                    self.network.messages.push(message);
                 }
             }
             Action::CreateQp => {
@@ -342,39 +260,62 @@ impl State {
     }
 }
 
-fn manager(pe: u32, n: usize, cap: u32) -> Manager {
-    let identity = Identity {
-        job_id: JOB_ID,
-        job_key: &JOB_KEY,
-        n_pes: n as u32,
-    };
-    let memory = Memory {
-        segments: std::iter::once(Segment::default()).collect(),
-        ..Memory::default()
-    };
-    let local = Local {
-        pe,
-        ud: address(pe),
-        mtu: Mtu::M1024,
-        max_rd_atomic: 1,
-        memory: Some(memory),
-        max_qps: cap,
-        leaving: false,
-        retry: RetryPolicy {
-            initial: 0,
-            max: 0,
-            silence: u64::MAX,
-            bye: 0,
-        },
-    };
-    Manager::new(&identity, local, u64::from(pe) << 32 | 1)
+impl Model for State {
+    type Step = Step;
+
+    fn fingerprint(&self) -> u128 {
+        let mut hasher = SipHasher24::new();
+        for pe in &self.pes {
+            (&pe.manager, &pe.todo).hash(&mut hasher);
+            (pe.op, pe.waits_for, &pe.peers).hash(&mut hasher);
+        }
+        (&self.network, &self.fabric).hash(&mut hasher);
+        hasher.finish128().as_u128()
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (i, pe) in self.pes.iter().enumerate() {
+            if self.can_run(pe) {
+                steps.push(Step::Run(i));
+            }
+            if pe.op.is_some() {
+                steps.push(Step::Operation(i));
+            }
+            let due = self.due(pe).into_iter();
+            steps.extend(due.map(|timer| Step::Timeout(i, timer)));
+        }
+        steps.extend(self.network.steps().map(Step::Network));
+        steps
+    }
+
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Run(i) => self.run(i),
+            Step::Operation(i) => self.go_on(i),
+            Step::Timeout(i, timer) => {
+                self.pes[i].manager.fire(0, timer);
+                self.act(i);
+            }
+            Step::Network(step) => {
+                if let Some(message) = self.network.apply(step) {
+                    let i = message.dst_pe as usize;
+                    receive(&mut self.pes[i].manager, &message);
+                    self.act(i);
+                }
+            }
+        }
+    }
 }
 
-fn address(pe: u32) -> UdAddress {
-    UdAddress {
-        udp_port: 1 + pe as u16,
-        ..UdAddress::default()
-    }
+fn manager(pe: u32, n: usize, cap: u32) -> Manager {
+    let local = Local {
+        memory: Some(memory(pe)),
+        max_qps: cap,
+        retry: ALWAYS_DUE,
+        ..local(pe)
+    };
+    Manager::new(&identity(n as u32), local, u64::from(pe) << 32 | 1)
 }
 
 /// How large a graph is.
@@ -384,49 +325,29 @@ struct Explored {
     several_due: usize,
 }
 
-/// Builds the graph of all states.
+/// Builds the graph of all states, up to those in which all programs have ended.
 fn explore(name: &str, start: State) -> Explored {
-    let mut numbers = HashMap::from([(start.fingerprint(), 0u32)]);
-    let mut origins = Origins::new();
     let mut edges: Vec<(u32, u32)> = Vec::new();
     let mut good: Vec<u32> = Vec::new();
     let mut several_due = 0;
-    let mut stack = vec![(start, 0u32)];
-    while let Some((state, number)) = stack.pop() {
-        if state.is_good() {
-            good.push(number);
-            continue;
-        }
-        several_due += usize::from(state.several_due());
-        for step in state.steps() {
-            let mut next = state.clone();
-            let apply = std::panic::AssertUnwindSafe(|| next.apply(step));
-            if let Err(panic) = std::panic::catch_unwind(apply) {
-                origins.tell(name, number, step);
-                std::panic::resume_unwind(panic);
-            }
-            let new = numbers.len() as u32;
-            let to = *numbers.entry(next.fingerprint()).or_insert(new);
-            if to == new {
-                stack.push((next, origins.add(number, step)));
-            }
-            if to != number {
-                edges.push((to, number));
-            }
-        }
-    }
+    let look = |state: &State, number| {
+        several_due += usize::from(!state.is_good() && state.several_due());
+        good.extend(state.is_good().then_some(number));
+        !state.is_good()
+    };
+    let origins = visit(name, start, look, |from, to| edges.push((to, from)));
+    let states = origins.states();
     println!(
-        "{name}: {} states, {several_due} with several timers, {} ends, {} steps",
-        origins.states(),
+        "{name}: {states} states, {several_due} with several timers, {} ends, {} steps",
         good.len(),
         edges.len()
     );
-    if let Some(stuck) = cannot_end(origins.states(), edges, good) {
+    if let Some(stuck) = cannot_end(states, edges, good) {
         let path = origins.path_to(stuck);
         panic!("{name}: no way to the end after {path:#?}");
     }
     Explored {
-        states: origins.states(),
+        states,
         several_due,
     }
 }
@@ -451,13 +372,8 @@ fn cannot_end(states: usize, mut edges: Vec<(u32, u32)>, good: Vec<u32>) -> Opti
         .map(|(state, _)| state)
 }
 
-const fn budget(losses: u8, repeats: u8, crowd: u8) -> Budget {
-    Budget {
-        losses,
-        repeats,
-        crowd,
-    }
-}
+/// How many messages may be lost and repeated, and how many on their way keep timers from acting.
+type Budget = (u8, u8, usize);
 
 #[test]
 fn two_endpoints_lose_three_messages() {
@@ -466,10 +382,10 @@ fn two_endpoints_lose_three_messages() {
             "two, three losses, a repeat",
             0,
             [&[1][..], &[0]],
-            budget(3, 1, 3),
+            (3, 1, 3),
         ),
-        ("two, twice", 0, [&[1, 1], &[0, 0]], budget(2, 1, 2)),
-        ("two, twice, one QP", 1, [&[1, 1], &[0, 0]], budget(3, 1, 2)),
+        ("two, twice", 0, [&[1, 1], &[0, 0]], (2, 1, 2)),
+        ("two, twice, one QP", 1, [&[1, 1], &[0, 0]], (3, 1, 2)),
     ] {
         assert!(explore(name, State::new(cap, &programs, budget)).states > 10_000);
     }
@@ -479,10 +395,10 @@ fn two_endpoints_lose_three_messages() {
 #[ignore = "nightly: a search of ten seconds and more"]
 fn three_endpoints_with_one_queue_pair_each() {
     for (name, programs, budget) in [
-        ("one at two", [&[1, 2][..], &[], &[]], budget(3, 1, 3)),
-        ("two at one", [&[2], &[2], &[]], budget(2, 1, 2)),
-        ("a chain", [&[1], &[2], &[]], budget(2, 1, 3)),
-        ("there and back", [&[1, 2], &[0], &[]], budget(2, 0, 2)),
+        ("one at two", [&[1, 2][..], &[], &[]], (3, 1, 3)),
+        ("two at one", [&[2], &[2], &[]], (2, 1, 2)),
+        ("a chain", [&[1], &[2], &[]], (2, 1, 3)),
+        ("there and back", [&[1, 2], &[0], &[]], (2, 0, 2)),
     ] {
         assert!(explore(name, State::new(1, &programs, budget)).states > 1_000);
     }
@@ -492,7 +408,7 @@ fn three_endpoints_with_one_queue_pair_each() {
 #[test]
 #[ignore = "nightly: a hundred thousand states"]
 fn four_endpoints_with_two_queue_pairs_each() {
-    let start = State::new(2, &[&[2], &[0], &[], &[0]], budget(1, 0, 3));
+    let start = State::new(2, &[&[2], &[0], &[], &[0]], (1, 0, 3));
     let explored = explore("asks and drains", start);
     assert!(explored.states > 100_000 && explored.several_due > 1_000);
 }
@@ -500,13 +416,13 @@ fn four_endpoints_with_two_queue_pairs_each() {
 #[test]
 #[ignore = "nightly: four hundred thousand states"]
 fn a_circle_with_one_queue_pair_each() {
-    let start = State::new(1, &[&[1], &[2], &[0]], budget(0, 0, 1));
+    let start = State::new(1, &[&[1], &[2], &[0]], (0, 0, 1));
     assert!(explore("a circle", start).states > 400_000);
 }
 
 #[test]
 #[ignore = "nightly: a hundred thousand states"]
 fn two_want_two_with_one_queue_pair_each() {
-    let start = State::new(1, &[&[1, 2], &[2], &[]], budget(0, 0, 2));
+    let start = State::new(1, &[&[1, 2], &[2], &[]], (0, 0, 2));
     assert!(explore("two want two", start).states > 100_000);
 }

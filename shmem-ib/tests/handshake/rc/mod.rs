@@ -25,8 +25,11 @@ fn random_networks_always_connect_the_right_queue_pairs() {
 #[test]
 fn everybody_leaves_and_nobody_is_left_behind() {
     let mut totals = leaving::Totals::default();
-    if seeds::each(1_000, |seed, _| leaving::World::new(seed).run(&mut totals)) {
+    if seeds::each(1_000, |seed, replay| {
+        leaving::World::new(seed, replay).run(&mut totals)
+    }) {
         totals.assert_that_everything_happened();
+        totals.assert_that_few_were_abandoned();
     }
     println!("{totals:#?}");
 }

@@ -3,12 +3,10 @@
 
 mod explore;
 mod fabric;
-mod totals;
 mod world;
 
 use shmem_testkit::seeds;
-use totals::Totals;
-use world::World;
+use world::{Totals, World};
 
 #[test]
 fn everybody_reaches_everybody_over_one_queue_pair_per_node() {

@@ -1,23 +1,21 @@
 //! The PEs of several nodes in a network that loses, repeats, delays and reorders, with slow
 //! starters, deaths and early leavers; everything follows from one seed.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
+use shmem_ib::connect::Way;
 use shmem_ib::connect::interface::{Action, Failure, Local};
 use shmem_ib::connect::manager::{Identity, Manager};
-use shmem_ib::connect::message::{MAX_LEN, Memory, Segment};
-use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::connect::xrc::Nodes;
-use shmem_ib::connect::{UdAddress, Way};
 use shmem_ib::rng::Rng;
-use shmem_ib::verbs::{Mtu, Qkey, Qpn, Rkey, SrqNum};
+use shmem_ib::verbs::Qpn;
 
+use crate::world::{
+    Faults, MS, Next, Timeline, address, common_mtu, encoded, identity, local, memory, mtu_of,
+    totals,
+};
 use crate::xrc::fabric::Fabric;
-use crate::xrc::totals::Totals;
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000 * US;
 /// Faults happen until then.
 const HEAL: u64 = 2_000 * MS;
 /// Then everybody asks for everybody once more.
@@ -27,6 +25,35 @@ const LAST_BARRIER: u64 = ALL + 6_000 * MS;
 /// Longer than any series of losses in the time of faults.
 const LINGER: u64 = 3_000 * MS;
 const END: u64 = LAST_BARRIER + 2 * LINGER + 1_000 * MS;
+
+totals! {
+    /// Sums over all runs.
+    sum {
+        pes,
+        direct = "direct peers",
+        indirect = "indirect peers",
+        targets,
+        moved = "moved connections",
+        retransmissions = "retransmissions",
+        waits = "waits",
+        duplicates = "duplicates",
+        stale = "stale messages",
+        rejected = "rejected messages",
+        byes_repeated = "repeated BYEs",
+        byes_missed,
+        crashes = "crashes",
+        early_leavers = "early leavers",
+        lost = "losses",
+        repeated = "repetitions",
+        operations = "operations",
+        operations_lost,
+        opened_towards_the_dead,
+        abandoned,
+    }
+    most {
+        first_contact_ms,
+    }
+}
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
@@ -64,29 +91,16 @@ impl Pe {
     }
 }
 
-/// The faults of one network, drawn from the seed: some are off altogether.
-#[derive(Debug)]
-struct Faults {
-    loss_ppm: u32,
-    repeat_ppm: u32,
-    garble_ppm: u32,
-    min_delay: u64,
-    max_delay: u64,
-    /// Also while the job ends.
-    to_the_end: bool,
-}
-
 pub(crate) struct World {
     rng: Rng,
-    verbose: bool,
-    now: u64,
-    serial: u64,
-    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    time: Timeline<Event>,
     pes: Vec<Pe>,
     per_node: u32,
     crashes: bool,
     fabric: Fabric,
     faults: Faults,
+    /// Faults happen also while the job ends.
+    faults_to_the_end: bool,
     identity: Identity,
     totals: Totals,
 }
@@ -96,38 +110,19 @@ impl World {
         let mut rng = Rng::new(seed);
         let per_node = 1 + rng.below(4) as u32;
         let n = per_node * (2 + rng.below(3) as u32);
-        let off = |rng: &mut Rng, value: u32| if rng.below(3) == 0 { 0 } else { value };
-        let loss = rng.below(400_001) as u32;
-        let repeat = rng.below(300_001) as u32;
-        let min_delay = 1 + rng.below(50) * US;
-        let spread = [10 * US, MS, 30 * MS, 300 * MS][rng.below(4) as usize];
-        let faults = Faults {
-            loss_ppm: off(&mut rng, loss),
-            repeat_ppm: off(&mut rng, repeat),
-            garble_ppm: off(&mut rng, 20_000),
-            min_delay,
-            max_delay: min_delay + rng.below(spread),
-            to_the_end: rng.below(2) == 0,
-        };
-        let identity = Identity {
-            job_id: [1; 16],
-            job_key: &[2; 32],
-            n_pes: n,
-        };
+        let faults = Faults::drawn(&mut rng, 400_000);
+        let faults_to_the_end = rng.below(2) == 0;
         let mut world = Self {
             rng,
-            verbose,
-            now: 0,
-            serial: 0,
-            events: BinaryHeap::new(),
+            time: Timeline::new(verbose),
             pes: Vec::new(),
             per_node,
             crashes: false,
             fabric: Fabric::default(),
             faults,
-            identity,
+            faults_to_the_end,
+            identity: identity(n),
             totals: Totals {
-                runs: 1,
                 pes: n.into(),
                 ..Totals::default()
             },
@@ -166,55 +161,38 @@ impl World {
                 if self.rng.below(3) > 0 {
                     let range = if together { 1 } else { HEAL / 2 };
                     let at = self.rng.below(range);
-                    self.at(at, Event::Connect { pe, to });
+                    self.time.at(at, Event::Connect { pe, to });
                 }
                 for _ in 0..self.rng.below(4) {
                     let at = self.rng.below(ALL);
-                    self.at(at, Event::Operate { pe, to });
+                    self.time.at(at, Event::Operate { pe, to });
                 }
-                self.at(ALL, Event::Connect { pe, to });
+                self.time.at(ALL, Event::Connect { pe, to });
             }
             if self.crashes && self.rng.below(3) == 0 {
                 let at = self.rng.below(HEAL / 2);
-                self.at(at, Event::Crash { pe });
+                self.time.at(at, Event::Crash { pe });
             } else if leavers && self.rng.below(4) == 0 {
                 let at = self.rng.below(HEAL);
-                self.at(at, Event::Leave { pe });
+                self.time.at(at, Event::Leave { pe });
                 self.totals.early_leavers += 1;
             }
         }
-        if self.verbose {
-            println!("{n} PEs, {} per node, {:?}", self.per_node, self.faults);
-        }
+        self.time
+            .say(|| format!("{n} PEs, {} per node, {:?}", self.per_node, self.faults));
     }
 
     fn start(&mut self, pe: u32, slow: bool) {
         let seed = self.rng.next_u64();
         let this = &mut self.pes[pe as usize];
         let local = Local {
-            pe,
-            ud: address(pe),
-            mtu: [Mtu::M1024, Mtu::M4096][(pe % 2) as usize],
+            mtu: mtu_of(pe),
             max_rd_atomic: 1 + (pe % 16) as u8,
-            memory: None,
-            max_qps: 0,
-            leaving: false,
-            retry: RetryPolicy::default(),
+            ..local(pe)
         };
         this.manager = Some(Manager::of_nodes(&self.identity, local, seed));
         let ready = if slow { self.rng.below(800 * MS) } else { 0 };
-        self.at(self.now + ready, Event::Ready { pe });
-    }
-
-    fn at(&mut self, time: u64, event: Event) {
-        self.serial += 1;
-        self.events.push(Reverse((time, self.serial, event)));
-    }
-
-    fn say(&self, text: impl FnOnce() -> String) {
-        if self.verbose {
-            println!("{:>10.3} ms  {}", self.now as f64 / MS as f64, text());
-        }
+        self.time.at(self.time.now + ready, Event::Ready { pe });
     }
 
     /// Runs the job from beginning to end.
@@ -223,7 +201,7 @@ impl World {
         self.check_settled();
         for pe in 0..self.pes.len() as u32 {
             let at = LAST_BARRIER + self.rng.below(100 * MS);
-            self.at(at, Event::Leave { pe });
+            self.time.at(at, Event::Leave { pe });
         }
         self.run_until(END);
         for (pe, this) in self.pes.iter().enumerate() {
@@ -234,23 +212,17 @@ impl World {
 
     fn run_until(&mut self, end: u64) {
         loop {
-            let timer = (0..self.pes.len())
-                .filter_map(|i| {
-                    let this = &self.pes[i];
-                    let up = this.manager.as_ref().filter(|_| this.life != Life::Gone)?;
-                    Some((up.next_timeout()?, i))
-                })
-                .min();
-            let event = self.events.peek().map(|Reverse((at, ..))| *at);
-            let next = timer.map(|(at, _)| at).into_iter().chain(event).min();
-            let Some(next) = next.filter(|at| *at < end) else {
-                self.now = end;
-                return;
-            };
-            self.now = self.now.max(next);
-            match timer {
-                Some((at, i)) if at == next && event.is_none_or(|e| at < e) => {
-                    let now = self.now;
+            let up = self.pes.iter().enumerate();
+            let up = up.filter(|(_, this)| this.life != Life::Gone);
+            let timers =
+                up.filter_map(|(i, this)| Some((this.manager.as_ref()?.next_timeout()?, i)));
+            match self.time.next(timers, end) {
+                None => {
+                    self.time.now = end;
+                    return;
+                }
+                Some(Next::Timer(i)) => {
+                    let now = self.time.now;
                     if let Some(manager) = &mut self.pes[i].manager {
                         manager.handle_timeout(now);
                         let again = manager.next_timeout();
@@ -258,18 +230,13 @@ impl World {
                     }
                     self.act(i as u32);
                 }
-                _ => {
-                    if let Some(Reverse((_, _, event))) = self.events.pop() {
-                        self.handle(event);
-                    }
-                }
+                Some(Next::Event(event)) => self.handle(event),
             }
         }
     }
 
     fn handle(&mut self, event: Event) {
-        self.say(|| format!("{event:?}"));
-        let now = self.now;
+        let now = self.time.now;
         match event {
             Event::Datagram { dst, bytes } => {
                 let this = &mut self.pes[dst as usize];
@@ -313,7 +280,7 @@ impl World {
 
     fn connect(&mut self, pe: u32, to: u32) {
         let node = self.node_of(to);
-        let now = self.now;
+        let now = self.time.now;
         let this = &mut self.pes[pe as usize];
         if this.life != Life::Up {
             return;
@@ -343,8 +310,9 @@ impl World {
         let direct = self.pes[pe as usize].nodes().and_then(|n| n.direct(to));
         let taker = self.fabric.deliver(ini);
         assert!(taker.is_none() || taker == direct);
-        let delay = self.delay() + self.rng.below(50 * MS);
-        self.at(self.now + delay, Event::Complete { pe, to, ini });
+        let delay = self.faults.delay(&mut self.rng) + self.rng.below(50 * MS);
+        self.time
+            .at(self.time.now + delay, Event::Complete { pe, to, ini });
     }
 
     fn complete(&mut self, pe: u32, to: u32, ini: Qpn) {
@@ -360,7 +328,7 @@ impl World {
     }
 
     fn drain_if_idle(&mut self, pe: u32, to: u32) {
-        let now = self.now;
+        let now = self.time.now;
         let this = &mut self.pes[pe as usize];
         let busy = this.under_way.get(&to).is_some_and(|n| *n > 0);
         if let Some(manager) = &mut this.manager
@@ -376,7 +344,7 @@ impl World {
     }
 
     fn leave_if_idle(&mut self, pe: u32) {
-        let now = self.now;
+        let now = self.time.now;
         let this = &mut self.pes[pe as usize];
         if this.life != Life::WantsToLeave || this.under_way.values().any(|n| *n > 0) {
             return;
@@ -400,7 +368,7 @@ impl World {
 
     /// Executes the actions of one PE.
     fn act(&mut self, pe: u32) {
-        let now = self.now;
+        let now = self.time.now;
         loop {
             let this = &mut self.pes[pe as usize];
             let Some(manager) = &mut this.manager else {
@@ -411,10 +379,9 @@ impl World {
             };
             match action {
                 Action::Send { to: at, message } => {
-                    let mut buf = [0; MAX_LEN];
-                    let len = manager.encode(&message, &mut buf);
+                    let bytes = encoded(manager, &message);
                     assert_eq!(at, address(to));
-                    self.transmit(to, buf[..len].to_vec());
+                    self.transmit(to, &bytes);
                 }
                 Action::CreateQp => {
                     let qpn = self.fabric.create_ini(pe, to / self.per_node);
@@ -492,37 +459,19 @@ impl World {
         let abandoned = self.fabric.end(pe) as u64;
         assert!(abandoned == 0 || gave_up, "PE {pe} goes while it is needed");
         self.totals.abandoned += abandoned;
-        self.say(|| format!("PE {pe} is gone"));
+        self.time.say(|| format!("PE {pe} is gone"));
     }
 
-    fn delay(&mut self) -> u64 {
-        let faults = &self.faults;
-        faults.min_delay + self.rng.below(faults.max_delay - faults.min_delay + 1)
-    }
-
-    fn transmit(&mut self, dst: u32, bytes: Vec<u8>) {
-        let mut copies = 1;
-        let ending = self.now >= LAST_BARRIER && self.faults.to_the_end;
-        let faulty = self.now < HEAL || ending;
-        if faulty {
-            if self.rng.chance_ppm(self.faults.loss_ppm) {
-                self.totals.lost += 1;
-                return;
-            }
-            if self.rng.chance_ppm(self.faults.repeat_ppm) {
-                self.totals.repeated += 1;
-                copies = 2;
-            }
-        }
-        for _ in 0..copies {
-            let mut bytes = bytes.clone();
-            if faulty && self.rng.chance_ppm(self.faults.garble_ppm) {
-                let at = self.rng.below(bytes.len() as u64) as usize;
-                bytes[at] ^= 1 << self.rng.below(8);
-            }
-            let at = self.now + self.delay();
-            self.at(at, Event::Datagram { dst, bytes });
-        }
+    fn transmit(&mut self, dst: u32, bytes: &[u8]) {
+        let ending = self.time.now >= LAST_BARRIER && self.faults_to_the_end;
+        let faults = match self.time.now < HEAL || ending {
+            true => self.faults,
+            false => self.faults.healed(),
+        };
+        let arrival = |bytes| Event::Datagram { dst, bytes };
+        let copies = faults.send(&mut self.rng, &mut self.time, bytes, arrival);
+        self.totals.lost += u64::from(copies == 0);
+        self.totals.repeated += u64::from(copies > 1);
     }
 
     /// Everybody has asked for everybody, and the network has been kind for a while.
@@ -567,23 +516,28 @@ impl World {
     }
 
     fn add_to(mut self, totals: &mut Totals) {
-        let mut slowest = 0;
-        for this in &self.pes {
-            if let Some(manager) = &this.manager {
-                self.totals.count(manager);
-                slowest = slowest.max(manager.stats().first_contact.max / MS);
-            }
+        for manager in self.pes.iter().filter_map(|this| this.manager.as_ref()) {
+            self.totals.count(manager);
         }
         totals.add(&self.totals);
-        totals.max_first_contact_ms = totals.max_first_contact_ms.max(slowest);
     }
 }
 
-const fn common_mtu(a: u32, b: u32) -> Mtu {
-    if a & b & 1 == 1 {
-        Mtu::M4096
-    } else {
-        Mtu::M1024
+impl Totals {
+    fn count(&mut self, manager: &Manager) {
+        let s = manager.stats();
+        self.direct += s.xrc.direct;
+        self.indirect += s.xrc.indirect;
+        self.targets += s.xrc.targets;
+        self.moved += s.xrc.moved;
+        self.retransmissions += s.retransmissions;
+        self.waits += s.waits_sent;
+        self.duplicates += s.duplicates;
+        self.stale += s.stale;
+        self.rejected += s.rejected();
+        self.byes_repeated += s.byes_repeated;
+        self.byes_missed += s.byes_missed;
+        self.first_contact_ms = self.first_contact_ms.max(s.first_contact.max / MS);
     }
 }
 
@@ -591,26 +545,4 @@ const fn common_mtu(a: u32, b: u32) -> Mtu {
 pub(crate) fn assert_leads_to(way: &Way<'_>, pe: u32) {
     let its = memory(pe);
     assert_eq!((way.srqn, way.segments), (Some(its.srqn), &its.segments));
-}
-
-pub(crate) fn memory(pe: u32) -> Memory {
-    let segment = Segment {
-        address: u64::from(pe) << 32,
-        size: 1 << 20,
-        rkey: Rkey(pe),
-        id: 0,
-    };
-    Memory {
-        srqn: SrqNum(pe + 500),
-        segments: std::iter::once(segment).collect(),
-    }
-}
-
-pub(crate) fn address(pe: u32) -> UdAddress {
-    UdAddress {
-        gid: std::net::Ipv4Addr::new(10, 0, 0, pe as u8).into(),
-        udp_port: 4791,
-        qpn: Qpn(pe + 1),
-        qkey: Qkey(pe + 1000),
-    }
 }

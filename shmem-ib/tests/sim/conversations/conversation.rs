@@ -6,10 +6,9 @@ use shmem_ib::rng::Rng;
 use shmem_ib::soft::VecMemory;
 use shmem_ib::soft::stream::StreamConfig;
 use shmem_ib::verbs::{
-    Access, Completion, Cq, Lkey, Mr, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, RecvWr, Sge,
-    VerbsError, WcOpcode,
+    Completion, Cq, Lkey, Mr, Mtu, Psn, QpInit, QpType, Qpn, RecvWr, Sge, VerbsError, WcOpcode,
 };
-use shmem_ib_kit::sim::{NetConfig, PipeConfig, Place, Reference, SimNet, Sums};
+use shmem_ib_kit::sim::{NetConfig, PipeConfig, Place, RcEnd, Reference, SimNet, Sums, base};
 
 /// Words at the front of each memory that all connections add to.
 const SHARED_WORDS: usize = 4;
@@ -24,10 +23,6 @@ const MEMORY: usize = LOCAL_AT + DIRECTIONS * (LOCAL + RECEIVES * MAX_LEN);
 /// Deepest send queue; with the longest payload it fills half of the local buffers.
 const DEPTH: u64 = 32;
 const MAX_LEN: usize = 2000;
-
-fn base(node: usize) -> u64 {
-    0x1000_0000 * (node as u64 + 1)
-}
 
 /// Where the receive buffers for what direction `d` sends are, at its target.
 fn receives_at(d: usize) -> usize {
@@ -139,19 +134,10 @@ impl Conversation {
             link_ns: 0,
             receiver: None,
         };
-        let memories = (0..nodes).map(|i| VecMemory::new(base(i), MEMORY));
-        let mut net = SimNet::new(config, memories);
+        let (mut net, mrs) = SimNet::with_memory(config, nodes, MEMORY);
         if rng.below(3) > 0 {
             net.set_streams(pipes(&mut rng));
         }
-        let mrs: Vec<Mr> = (0..nodes)
-            .map(|i| {
-                let engine = net.engine(i);
-                engine
-                    .reg_mr(base(i), MEMORY as u64, Access::ALL)
-                    .expect("memory is registered")
-            })
-            .collect();
         let mut conversation = Self {
             rng,
             net,
@@ -161,7 +147,7 @@ impl Conversation {
         for _ in 0..=conversation.rng.below(DIRECTIONS as u64 / 2) {
             let a = conversation.rng.below(nodes as u64) as usize;
             let b = (a + 1 + conversation.rng.below(nodes as u64 - 1) as usize) % nodes;
-            conversation.connect([a, b], mtu, &mrs);
+            conversation.connect([a, b], &mrs);
         }
         // At least a thousand requests, however many connections there are.
         let n = conversation.directions.len() as u64;
@@ -171,7 +157,7 @@ impl Conversation {
         conversation
     }
 
-    fn connect(&mut self, nodes: [usize; 2], mtu: Mtu, mrs: &[Mr]) {
+    fn connect(&mut self, nodes: [usize; 2], mrs: &[Mr]) {
         let ends = nodes.map(|node| {
             let engine = self.net.engine(node);
             let cq = engine.create_cq(4096).expect("a CQ");
@@ -184,33 +170,19 @@ impl Conversation {
             let qpn = engine.create_qp(&init).expect("a queue pair");
             let near_wrap = Psn::new(0_u32.wrapping_sub(self.rng.below(2000) as u32));
             let psn = [near_wrap, Psn::new(self.rng.next_u32())][self.rng.below(2) as usize];
-            let rd_atomic = 1 + self.rng.below(16) as u8;
-            let depth = init.max_send_wr as usize;
-            (qpn, cq, psn, rd_atomic, engine.port().av, depth)
-        });
-        for (me, peer) in [(0, 1), (1, 0)] {
-            let (node, to) = (nodes[me], nodes[peer]);
-            let (qpn, cq, sq_psn, max_dest_rd_atomic, _, depth) = ends[me];
-            let (peer_qpn, _, rq_psn, max_rd_atomic, av, _) = ends[peer];
-            let dest = RcDest {
-                av,
-                qpn: peer_qpn,
-                rq_psn,
-                mtu,
-                max_dest_rd_atomic,
+            let end = RcEnd {
+                node,
+                qpn,
+                psn,
+                max_rd_atomic: 1 + self.rng.below(16) as u8,
                 min_rnr_timer: 1 + self.rng.below(12) as u8,
             };
-            let start = RcStart {
-                timeout: 0, // Simulated networks are worse than any budget.
-                max_rd_atomic,
-                ..RcStart::new(dest, sq_psn)
-            };
-            for attr in start.attrs() {
-                self.net
-                    .engine(node)
-                    .modify_qp(qpn, &attr)
-                    .expect("a legal transition");
-            }
+            (end, cq, init.max_send_wr as usize)
+        });
+        self.net.connect(ends.map(|(end, ..)| end));
+        for (me, peer) in [(0, 1), (1, 0)] {
+            let (RcEnd { node, qpn, .. }, cq, depth) = ends[me];
+            let to = nodes[peer];
             let i = self.directions.len();
             let local = LOCAL_AT + i * LOCAL;
             let place = Place {
@@ -373,14 +345,12 @@ impl Conversation {
             by_stream: self.net.pipe_stats().bytes,
         };
         for (node, sums) in self.sums.iter().enumerate() {
-            let engine = self.net.engine(node);
-            if let Some(cq) = engine.overrun() {
+            if let Some(cq) = self.net.engine(node).overrun() {
                 return Err(format!("node {node}: {cq:?} has lost completions"));
             }
-            tally.again += engine.counters().retransmitted;
+            tally.again += self.net.engine(node).counters().retransmitted;
             for word in 0..SHARED_WORDS {
-                let bytes = &engine.memory_mut().bytes()[8 * word..8 * word + 8];
-                let value = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+                let value = self.net.word(node, 8 * word);
                 sums.check(word, value, false)
                     .map_err(|e| format!("node {node}: {e}"))?;
             }

@@ -12,30 +12,70 @@
 //! and speed.
 
 mod process;
-mod totals;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use shmem_ib::connect::UdAddress;
 use shmem_ib::connect::interface::Local;
 use shmem_ib::connect::manager::{Identity, Manager};
 use shmem_ib::connect::message::{Memory, Segment};
-use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::rng::Rng;
-use shmem_ib::verbs::{Mtu, Qpn, Rkey};
+use shmem_ib::verbs::{Qpn, Rkey};
 
 use crate::rc::fabric::Fabric;
+use crate::world::{Faults, MS, Next, Timeline, US, identity, local, totals};
 
-pub(crate) use totals::Totals;
-
-const US: u64 = 1_000;
-const MS: u64 = 1_000 * US;
 /// Faults happen until then.
 const HEAL: u64 = 4_000 * MS;
 /// After so long an operation without acknowledgement fails.
 const GIVE_UP: u64 = 34_000 * MS;
 const END: u64 = 600_000 * MS;
+
+totals! {
+    /// Sums over all runs.
+    sum {
+        ops,
+        /// Operations that failed, since their target had crashed.
+        failed = "failed operation",
+        opened,
+        evictions = "eviction",
+        evictions_by_peer = "eviction by the peer",
+        yields = "yield",
+        queued = "queued request",
+        reconnects = "reconnection",
+        deferred = "deferred drain",
+        drains,
+        crashes = "crash",
+        stops = "stop",
+        cut = "cut connection",
+        lost = "loss",
+        /// First contacts that failed, since the peer had died.
+        failed_contacts = "failed contact",
+        segment_updates = "segment update",
+    }
+    most {
+        /// Until all programs had ended.
+        took_ms,
+    }
+}
+
+impl Totals {
+    pub(crate) fn assert_that_it_took_at_most_ms(&self, most: u64) {
+        assert!(self.took_ms <= most, "{} ms", self.took_ms);
+    }
+
+    fn count(&mut self, manager: &Manager) {
+        let s = manager.stats();
+        self.opened += s.opened;
+        self.evictions += s.evictions;
+        self.evictions_by_peer += s.evictions_by_peer;
+        self.yields += s.yields;
+        self.queued += s.requests_queued;
+        self.reconnects += s.reconnects;
+        self.deferred += s.drains_deferred;
+        self.drains += s.drains_sent;
+        self.segment_updates += s.segments_received;
+    }
+}
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
@@ -146,19 +186,14 @@ struct Cut {
 
 pub(crate) struct World {
     rng: Rng,
-    verbose: bool,
-    now: u64,
-    serial: u64,
-    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    time: Timeline<Event>,
     pes: Vec<Pe>,
     ops: Vec<Op>,
     fabric: Fabric,
     identity: Identity,
     cap: u32,
     cuts: Vec<Cut>,
-    loss_ppm: u32,
-    repeat_ppm: u32,
-    max_delay: u64,
+    faults: Faults,
     rc_delay: u64,
     /// When the last operation ended.
     last_end: u64,
@@ -172,9 +207,9 @@ impl World {
         let cap = rng.below(4) as u32;
         let mut world = Self::bare(rng, n, cap, verbose);
         let rng = &mut world.rng;
-        world.loss_ppm = [0, 0, 50_000, 300_000][rng.below(4) as usize];
-        world.repeat_ppm = [0, 100_000][rng.below(2) as usize];
-        world.max_delay = [20 * US, MS, 30 * MS][rng.below(3) as usize];
+        world.faults.loss_ppm = [0, 0, 50_000, 300_000][rng.below(4) as usize];
+        world.faults.repeat_ppm = [0, 100_000][rng.below(2) as usize];
+        world.faults.max_delay = [20 * US, MS, 30 * MS][rng.below(3) as usize];
         world.rc_delay = [10 * US, MS, 100 * MS][rng.below(3) as usize];
         let skewed = rng.below(2) == 0;
         for pe in &mut world.pes {
@@ -207,7 +242,7 @@ impl World {
     pub(crate) fn storm(seed: u64, n: u32, cap: u32) -> Self {
         let rng = Rng::new(seed ^ 0x5702_0000);
         let mut world = Self::bare(rng, n, cap, false);
-        world.loss_ppm = [0, 50_000][(seed % 2) as usize];
+        world.faults.loss_ppm = [0, 50_000][(seed % 2) as usize];
         for pe in 0..n {
             let mut todo: Vec<u32> = (0..n).filter(|to| *to != pe).collect();
             for i in (1..todo.len()).rev() {
@@ -235,29 +270,21 @@ impl World {
         };
         Self {
             rng,
-            verbose,
-            now: 0,
-            serial: 0,
-            events: BinaryHeap::new(),
+            time: Timeline::new(verbose),
             pes: (0..n).map(|_| pe()).collect(),
             ops: Vec::new(),
             fabric: Fabric::limited(cap),
-            identity: Identity {
-                job_id: [1; 16],
-                job_key: &[2; 32],
-                n_pes: n,
-            },
+            identity: identity(n),
             cap,
             cuts: Vec::new(),
-            loss_ppm: 0,
-            repeat_ppm: 0,
-            max_delay: 50 * US,
+            faults: Faults {
+                min_delay: 1,
+                max_delay: 50 * US,
+                ..Faults::default()
+            },
             rc_delay: 20 * US,
             last_end: 0,
-            totals: Totals {
-                runs: 1,
-                ..Totals::default()
-            },
+            totals: Totals::default(),
         }
     }
 
@@ -287,20 +314,20 @@ impl World {
         if self.rng.below(4) == 0 {
             let pe = self.rng.below(n.into()) as u32;
             let at = self.rng.below(100 * MS);
-            self.at(at, Event::Crash { pe });
+            self.time.at(at, Event::Crash { pe });
         }
         for pe in 0..n {
             if self.rng.below(8) == 0 {
                 let at = self.rng.below(50 * MS);
                 let until = at + self.rng.below(3_000 * MS);
-                self.at(at, Event::Stop { pe, until });
+                self.time.at(at, Event::Stop { pe, until });
                 self.totals.stops += 1;
-                self.at(until, Event::Wake { pe });
+                self.time.at(until, Event::Wake { pe });
             }
             if self.rng.below(4) == 0 {
                 for _ in 0..=self.rng.below(3) {
                     let at = self.rng.below(200 * MS);
-                    self.at(at, Event::Segments { pe });
+                    self.time.at(at, Event::Segments { pe });
                 }
             }
         }
@@ -316,74 +343,45 @@ impl World {
         let seed = self.rng.next_u64();
         let me = &mut self.pes[pe as usize];
         let local = Local {
-            pe,
-            ud: address(pe),
-            mtu: Mtu::M1024,
-            max_rd_atomic: 1,
-            memory: None,
             max_qps: self.cap,
-            leaving: false,
-            retry: RetryPolicy::default(),
+            ..local(pe)
         };
         me.manager = Some(Manager::new(&self.identity, local, seed));
         for thread in 0..self.pes[pe as usize].threads.len() {
-            let at = self.now + self.rng.below(5 * MS);
-            self.at(at, Event::Run { pe, thread });
+            let at = self.time.now + self.rng.below(5 * MS);
+            self.time.at(at, Event::Run { pe, thread });
         }
-        let ready = self.now + [0, 0, 100 * MS][self.rng.below(3) as usize];
-        self.at(ready, Event::Segments { pe });
-    }
-
-    fn at(&mut self, time: u64, event: Event) {
-        self.serial += 1;
-        self.events.push(Reverse((time, self.serial, event)));
-    }
-
-    fn say(&self, text: impl FnOnce() -> String) {
-        if self.verbose {
-            println!("{:>10.3} ms  {}", self.now as f64 / MS as f64, text());
-        }
+        let ready = self.time.now + [0, 0, 100 * MS][self.rng.below(3) as usize];
+        self.time.at(ready, Event::Segments { pe });
     }
 
     /// When the way from `from` to `to` is open again, if it is cut.
     fn cut_until(&self, from: u32, to: u32) -> Option<u64> {
-        let here = |c: &&Cut| c.from == from && c.to == to && c.begin <= self.now;
+        let here = |c: &&Cut| c.from == from && c.to == to && c.begin <= self.time.now;
         let ends = self.cuts.iter().filter(here).map(|c| c.end);
-        ends.max().filter(|end| self.now < *end)
+        ends.max().filter(|end| self.time.now < *end)
     }
 
     pub(crate) fn run(mut self, totals: &mut Totals) {
         loop {
-            let timer = (0..self.pes.len())
-                .filter_map(|i| {
-                    let pe = &mut self.pes[i];
-                    let local = pe.manager.as_mut()?.next_timeout()?;
-                    Some((pe.real(local).max(pe.stopped_until).max(self.now), i))
-                })
-                .min();
-            let event = self.events.peek().map(|Reverse((at, ..))| *at);
-            match (timer, event) {
-                (Some((at, i)), e) if e.is_none_or(|e| at < e) => {
-                    self.now = at;
-                    if self.is_over() {
-                        break;
-                    }
-                    let clock = self.pes[i].clock(at);
+            let now = self.time.now;
+            let timers = self.pes.iter().enumerate().filter_map(|(i, pe)| {
+                let local = pe.manager.as_ref()?.next_timeout()?;
+                Some((pe.real(local).max(pe.stopped_until).max(now), i))
+            });
+            match self.time.next(timers, u64::MAX) {
+                None => break,
+                Some(Next::Timer(_)) if self.is_over() => break,
+                Some(Next::Timer(i)) => {
+                    let clock = self.pes[i].clock(self.time.now);
                     if let Some(manager) = &mut self.pes[i].manager {
                         manager.handle_timeout(clock);
                     }
                     self.act(i as u32);
                 }
-                (_, Some(_)) => {
-                    let Some(Reverse((at, _, event))) = self.events.pop() else {
-                        break;
-                    };
-                    self.now = self.now.max(at);
-                    self.handle(event);
-                }
-                (_, None) => break,
+                Some(Next::Event(event)) => self.handle(event),
             }
-            assert!(self.now < END, "does not end: {}", self.describe());
+            assert!(self.time.now < END, "does not end: {}", self.describe());
         }
         self.check();
         self.add_to(totals);
@@ -391,7 +389,7 @@ impl World {
 
     /// Nothing is left but the timers of those who tell peers that do not need it.
     fn is_over(&self) -> bool {
-        self.events.is_empty()
+        !self.time.has_events()
             && self.pes.iter().filter(|pe| pe.manager.is_some()).all(|pe| {
                 let mut threads = pe.threads.iter();
                 threads.all(|t| t.todo.is_empty() && t.pending == 0)
@@ -402,10 +400,10 @@ impl World {
     /// Puts an event off while the process that it is for stands still.
     fn stopped(&mut self, pe: u32, event: Event) -> Option<Event> {
         let until = self.pes[pe as usize].stopped_until;
-        if until <= self.now {
+        if until <= self.time.now {
             return Some(event);
         }
-        self.at(until, event);
+        self.time.at(until, event);
         None
     }
 
@@ -423,8 +421,7 @@ impl World {
         let Some(event) = self.stopped(who, event) else {
             return;
         };
-        self.say(|| format!("{event:?}"));
-        let now = self.now;
+        let now = self.time.now;
         let clock = self.pes[who as usize].clock(now);
         match event {
             Event::Datagram { src, dst, bytes } => {
@@ -443,7 +440,7 @@ impl World {
             Event::Complete { op } => {
                 let Op { from, to, .. } = self.ops[op];
                 match self.cut_until(to, from) {
-                    Some(end) => self.at(end + self.rc_delay, Event::Complete { op }),
+                    Some(end) => self.time.at(end + self.rc_delay, Event::Complete { op }),
                     None => self.finish(op, true),
                 }
             }
@@ -480,19 +477,13 @@ impl World {
     }
 
     fn transmit(&mut self, src: u32, dst: u32, bytes: &[u8]) {
-        let mut copies = 1;
-        if self.now < HEAL {
-            if self.rng.chance_ppm(self.loss_ppm) {
-                self.totals.lost += 1;
-                return;
-            }
-            copies += u32::from(self.rng.chance_ppm(self.repeat_ppm));
-        }
-        for _ in 0..copies {
-            let at = self.now + 1 + self.rng.below(self.max_delay);
-            let bytes = bytes.to_vec();
-            self.at(at, Event::Datagram { src, dst, bytes });
-        }
+        let faults = match self.time.now < HEAL {
+            true => self.faults,
+            false => self.faults.healed(),
+        };
+        let arrival = |bytes| Event::Datagram { src, dst, bytes };
+        let copies = faults.send(&mut self.rng, &mut self.time, bytes, arrival);
+        self.totals.lost += u64::from(copies == 0);
     }
 
     fn is_up(&self, pe: u32) -> bool {
@@ -535,8 +526,17 @@ impl World {
         }
     }
 
+    fn add_to(mut self, totals: &mut Totals) {
+        for manager in self.pes.iter().filter_map(|pe| pe.manager.as_ref()) {
+            self.totals.count(manager);
+        }
+        self.totals.ops = self.ops.len() as u64;
+        self.totals.took_ms = self.last_end / MS;
+        totals.add(&self.totals);
+    }
+
     fn describe(&self) -> String {
-        let mut text = format!("at {} ms, at most {} QPs:", self.now / MS, self.cap);
+        let mut text = format!("at {} ms, at most {} QPs:", self.time.now / MS, self.cap);
         for (pe, me) in (0u32..).zip(&self.pes) {
             let Some(manager) = &me.manager else { continue };
             for (to, peer) in &me.peers {
@@ -567,12 +567,5 @@ fn memory(pe: u32, segments: u8) -> Memory {
     Memory {
         segments: (0..segments).map(segment).collect(),
         ..Memory::default()
-    }
-}
-
-fn address(pe: u32) -> UdAddress {
-    UdAddress {
-        qpn: Qpn(pe + 2),
-        ..UdAddress::default()
     }
 }

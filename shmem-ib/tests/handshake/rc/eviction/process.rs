@@ -2,12 +2,12 @@
 
 use shmem_ib::connect::interface::{Action, Failure};
 use shmem_ib::connect::manager::Usage;
-use shmem_ib::connect::message::MAX_LEN;
 
-use super::{Event, GIVE_UP, Op, Thread, US, World, address};
+use super::{Event, GIVE_UP, Op, Thread, World};
 use shmem_ib::verbs::Qpn;
 
 use crate::rc::fabric::Delivery;
+use crate::world::{US, address, encoded};
 
 impl World {
     pub(super) fn execute(&mut self, op: usize) {
@@ -16,7 +16,7 @@ impl World {
             return; // nobody repeats it any more
         }
         if let Some(end) = self.cut_until(from, to) {
-            return self.at(end + self.rc_delay, Event::Execute { op });
+            return self.time.at(end + self.rc_delay, Event::Execute { op });
         }
         match self.fabric.deliver(qpn) {
             Delivery::To(owner, _) => {
@@ -28,9 +28,9 @@ impl World {
                 target.peers.entry(from).or_default().used = target.posts;
                 let delay = self.rng.below(self.rc_delay) + 1;
                 let peer = self.pes[from as usize].peers.entry(to).or_default();
-                let at = (self.now + delay).max(peer.last_completion);
+                let at = (self.time.now + delay).max(peer.last_completion);
                 peer.last_completion = at;
-                self.at(at, Event::Complete { op });
+                self.time.at(at, Event::Complete { op });
                 self.act(to);
             }
             Delivery::NoReceiver => {
@@ -57,7 +57,7 @@ impl World {
             return;
         }
         self.ops[op].done = true;
-        self.last_end = self.now;
+        self.last_end = self.time.now;
         let me = &mut self.pes[from as usize];
         me.peers.entry(to).or_default().completed += 1;
         let t = &mut me.threads[thread];
@@ -74,13 +74,13 @@ impl World {
     }
 
     fn wake(&mut self, pe: u32, thread: usize) {
-        let at = self.now + self.rng.below(300 * US);
-        self.at(at, Event::Run { pe, thread });
+        let at = self.time.now + self.rng.below(300 * US);
+        self.time.at(at, Event::Run { pe, thread });
     }
 
     /// A thread of the program: batches of operations, each to one peer, each awaited.
     pub(super) fn run_thread(&mut self, pe: u32, thread: usize) {
-        let now = self.now;
+        let now = self.time.now;
         let me = &mut self.pes[pe as usize];
         let clock = me.clock(now);
         let Some(manager) = &mut me.manager else {
@@ -132,15 +132,15 @@ impl World {
             peer.used = me.posts;
             let at = (now + delay).max(peer.last_execution);
             peer.last_execution = at;
-            self.at(at, Event::Execute { op });
-            self.at(now + GIVE_UP, Event::GiveUp { op });
+            self.time.at(at, Event::Execute { op });
+            self.time.at(now + GIVE_UP, Event::GiveUp { op });
         }
     }
 
     /// A drain that may have come to its end; returns whether it has.
     fn attend(&mut self, pe: u32, to: u32) -> bool {
         let me = &mut self.pes[pe as usize];
-        let clock = me.clock(self.now);
+        let clock = me.clock(self.time.now);
         let (Some(manager), Some(peer)) = (&mut me.manager, me.peers.get(&to)) else {
             return false;
         };
@@ -163,7 +163,7 @@ impl World {
                 continue;
             }
             let me = &mut self.pes[pe as usize];
-            let clock = me.clock(self.now);
+            let clock = me.clock(self.time.now);
             let peers = &me.peers;
             let Some(manager) = me.manager.as_mut().filter(|m| m.is_short()) else {
                 break;
@@ -190,7 +190,7 @@ impl World {
 
     fn execute_actions(&mut self, pe: u32) {
         loop {
-            let now = self.now;
+            let now = self.time.now;
             let clock = self.pes[pe as usize].clock(now);
             let me = &mut self.pes[pe as usize];
             let Some(manager) = &mut me.manager else {
@@ -201,11 +201,10 @@ impl World {
             };
             match action {
                 Action::Send { to: at, message } => {
-                    let mut buf = [0; MAX_LEN];
-                    let len = manager.encode(&message, &mut buf);
+                    let bytes = encoded(manager, &message);
                     assert_eq!(at, address(to));
-                    self.say(|| format!("PE {pe} sends {message:?}"));
-                    self.transmit(pe, to, &buf[..len]);
+                    self.time.say(|| format!("PE {pe} sends {message:?}"));
+                    self.transmit(pe, to, &bytes);
                 }
                 Action::CreateQp => {
                     let qpn = self.fabric.create(pe, to);
