@@ -12,7 +12,7 @@ use shmem_node::recording::Routine;
 use crate::context::{Ctx, routines};
 use crate::datum::{Atomic, AtomicInt};
 use crate::heap::address::Sym;
-use crate::recording::Call;
+use crate::recording::RecordedCall;
 use crate::runtime::{Place, Runtime};
 use crate::symmetric::array::SymSlice;
 
@@ -76,7 +76,7 @@ impl Ctx {
                 net.atomic_fetch_into(world_pe as u32, part, offset, width, op, fetch)
             });
             rt.call_ends(begun, || {
-                Call::on(Routine::AtomicNbi, world_pe, width.bytes(), at)
+                RecordedCall::on(Routine::AtomicNbi, world_pe, width.bytes(), at)
             });
         }
     }
@@ -91,7 +91,7 @@ impl Ctx {
         op: AtomicOp,
         pe: usize,
     ) -> u64 {
-        let call = || Call::on(Routine::AtomicFetching, pe, width.bytes(), at);
+        let call = || RecordedCall::on(Routine::AtomicFetching, pe, width.bytes(), at);
         rt.watched(pe, at.offset(), call, |place| match place {
             // SAFETY: the word lies aligned inside the segment.
             Place::Near(word) => unsafe { word.atomic(width, op) },
@@ -115,7 +115,7 @@ impl Ctx {
         op: AtomicOp,
         pe: usize,
     ) {
-        let call = || Call::on(Routine::AtomicPlain, pe, width.bytes(), at);
+        let call = || RecordedCall::on(Routine::AtomicPlain, pe, width.bytes(), at);
         rt.watched(pe, at.offset(), call, |place| match place {
             // SAFETY: the word lies aligned inside the segment.
             Place::Near(word) => unsafe { word.post(width, op) },

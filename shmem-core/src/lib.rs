@@ -65,12 +65,13 @@
 // and no two use each other.
 mod datum;
 mod error;
+mod naps;
 mod stderr;
 mod sync;
-mod told;
 mod tree;
 mod unique_id;
 mod version;
+mod wait_report;
 
 mod heap;
 mod statics;

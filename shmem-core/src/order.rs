@@ -6,7 +6,7 @@ use shmem_node::recording::Routine;
 
 use crate::context::{Ctx, routines};
 use crate::heap::access;
-use crate::recording::Call;
+use crate::recording::RecordedCall;
 use crate::runtime::{Runtime, rt, try_rt};
 
 /// Makes all stores before visible before all loads after.
@@ -76,7 +76,7 @@ impl Ctx {
             rt.far(|net| self.stream().on(net).quiet());
         }
         full_fence();
-        rt.call_ends(begun, || Call::of(Routine::Quiet));
+        rt.call_ends(begun, || RecordedCall::of(Routine::Quiet));
     }
 
     /// Waits until the operations of this context towards some PEs are complete.
@@ -98,7 +98,7 @@ impl Ctx {
             }
         }
         full_fence();
-        rt.call_ends(begun, || Call::of(Routine::PeQuiet));
+        rt.call_ends(begun, || RecordedCall::of(Routine::PeQuiet));
     }
 
     /// Waits until the sources of puts that were started with
@@ -130,7 +130,7 @@ impl Ctx {
         if let Some(network) = &rt.network {
             self.stream().on(&network.endpoint).fence();
         }
-        rt.call_ends(begun, || Call::of(Routine::Fence));
+        rt.call_ends(begun, || RecordedCall::of(Routine::Fence));
     }
 
     /// Orders delivery of what this context has started before it and starts after it.

@@ -11,8 +11,7 @@ pub use crate::heap::address::Sym;
 pub use crate::init_finalize::{
     finalize, global_exit, init, init_from, initialized, start_pes, thread_level,
 };
-pub use crate::recording::pcontrol;
-pub use crate::runtime::ThreadLevel;
+pub use crate::runtime::{ThreadLevel, pcontrol};
 pub use crate::symmetric::address::{
     addr_accessible, local, pe_accessible, ptr, symmetric, why_not_symmetric, why_other_statics,
 };
@@ -26,8 +25,9 @@ pub use crate::context::{Connections, Ctx, CtxOptions, MAX_CONTEXTS};
 pub use crate::order::{
     fence_on as fence, pe_quiet_on as pe_quiet, quiet_alone, quiet_on as quiet,
 };
+pub use crate::rma::signalled::put_signal_mem as put_signal;
 pub use crate::rma::{Blocks, Completion, get_blocks, get_mem as get, put_blocks, put_mem as put};
-pub use crate::signal::{Signal, SignalOp, put_signal_mem as put_signal, signal_word};
+pub use crate::signal::{Signal, SignalOp, signal_word};
 
 // Waiting and locks.
 pub use crate::lock::queue::{lock_clear, lock_set, lock_test};

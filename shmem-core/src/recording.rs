@@ -1,9 +1,7 @@
 //! Recording what this PE calls, where `shmrun --trace` or a page asked for it.
 //!
-//! A routine asks at its beginning ([`Runtime::call_begins`]) and tells at its end what it was. Only the outermost
-//! routine of a thread counts: a barrier is one call, whatever it is made of. Operations on memory of
-//! the own node take a few nanoseconds, and do not ask: where calls are recorded, no PE is near
-//! ([`Runtime::plain_node`]), and they come by the way that those to other nodes take.
+//! A routine begins a record ([`begin`]) and says at its end what it was ([`end`]). Only the outermost routine of a
+//! thread counts: a barrier is one call, whatever it is made of.
 
 use std::cell::Cell;
 
@@ -13,8 +11,6 @@ use shmem_node::recording::{Event, Recorder, Routine};
 use shmem_node::sys::monotonic_ns;
 
 use crate::heap::address::Sym;
-use crate::rma::Completion;
-use crate::runtime::{Place, Runtime, try_rt};
 
 thread_local! {
     /// Whether this thread is in a routine that is recorded.
@@ -26,7 +22,13 @@ thread_local! {
 pub(crate) struct Begun(u64);
 
 impl Begun {
-    const UNRECORDED: Self = Self(0);
+    pub(crate) const UNRECORDED: Self = Self(0);
+
+    /// Whether the routine is recorded.
+    #[inline(always)]
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.0 != 0
+    }
 }
 
 impl Drop for Begun {
@@ -40,7 +42,7 @@ impl Drop for Begun {
 
 #[cold]
 #[inline(never)]
-fn begin(recorder: &Recorder) -> Begun {
+pub(crate) fn begin(recorder: &Recorder) -> Begun {
     if !recorder.is_on() || INSIDE.replace(true) {
         return Begun::UNRECORDED;
     }
@@ -49,7 +51,7 @@ fn begin(recorder: &Recorder) -> Begun {
 
 #[cold]
 #[inline(never)]
-fn end(recorder: &Recorder, begun: &Begun, call: &Call) {
+pub(crate) fn end(recorder: &Recorder, begun: &Begun, call: &RecordedCall) {
     recorder.add(&Event {
         pe: call.pe,
         bytes: call.bytes as u64,
@@ -59,7 +61,7 @@ fn end(recorder: &Recorder, begun: &Begun, call: &Call) {
 }
 
 /// What a call was.
-pub(crate) struct Call {
+pub(crate) struct RecordedCall {
     pub(crate) routine: Routine,
     /// The other PE, by its number in the job.
     pub(crate) pe: u32,
@@ -68,7 +70,7 @@ pub(crate) struct Call {
     pub(crate) at: usize,
 }
 
-impl Call {
+impl RecordedCall {
     /// One that has to do with no PE and no word.
     pub(crate) const fn of(routine: Routine) -> Self {
         Self {
@@ -90,70 +92,16 @@ impl Call {
     }
 }
 
-/// The routine's form that completes so.
-pub(crate) fn form(completion: Completion, blocking: Routine, nbi: Routine) -> Routine {
-    match completion {
-        Completion::OnReturn => blocking,
-        Completion::AtRelease | Completion::AtQuiet => nbi,
-    }
-}
-
-impl Runtime {
-    /// A routine begins.
-    #[inline(always)]
-    pub(crate) fn call_begins(&self) -> Begun {
-        match &self.recorder {
-            None => Begun::UNRECORDED,
-            Some(recorder) => begin(recorder),
-        }
-    }
-
-    /// It has ended.
-    #[inline(always)]
-    pub(crate) fn call_ends(&self, begun: Begun, call: impl FnOnce() -> Call) {
-        if begun.0 != 0
-            && let Some(recorder) = &self.recorder
-        {
-            end(recorder, &begun, &call());
-        }
-    }
-
-    /// Does an operation of the program on `pe` that is no plain access to memory, and records it if any is.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn watched<R>(
-        &'static self,
-        pe: usize,
-        offset: usize,
-        call: impl FnOnce() -> Call,
-        act: impl FnOnce(Place) -> R,
-    ) -> R {
-        let begun = self.call_begins();
-        let done = act(self.real_place(pe, offset));
-        self.call_ends(begun, call);
-        done
-    }
-
-    /// Records what lasts until the result is dropped, whatever becomes of the runtime meanwhile.
-    #[inline(always)]
-    pub(crate) fn scope(&self, call: impl FnOnce() -> Call) -> Option<Scope> {
-        match &self.recorder {
-            None => None,
-            Some(recorder) => Scope::begin(recorder, call()),
-        }
-    }
-}
-
 /// A call that ends when this is dropped.
 pub(crate) struct Scope {
     recorder: Recorder,
     begun: Begun,
-    call: Call,
+    call: RecordedCall,
 }
 
 impl Scope {
     #[cold]
-    fn begin(recorder: &Recorder, call: Call) -> Option<Self> {
+    pub(crate) fn begin(recorder: &Recorder, call: RecordedCall) -> Option<Self> {
         let begun = begin(recorder);
         (begun.0 != 0).then(|| Self {
             recorder: *recorder,
@@ -185,24 +133,4 @@ pub(crate) fn watch_connections(recorder: Recorder, endpoint: &Endpoint<Device>)
             });
         }
     });
-}
-
-/// Says what a profiling tool is to see of the calls that follow, of all threads of this PE: with level 0 nothing,
-/// with any other all of them. `shmrun --trace` and `shmrun --report FILE.html` are such tools; where nobody records,
-/// and before init and after finalize, this does nothing.
-///
-/// ```
-/// # let _world = shmem::init().unwrap();
-/// shmem::pcontrol(0);
-/// // What is not to be seen: setting up, warming up.
-/// shmem::barrier_all();
-/// shmem::pcontrol(1);
-/// ```
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_pcontrol`.
-pub fn pcontrol(level: i32) {
-    if let Some(recorder) = try_rt().and_then(|rt| rt.recorder) {
-        recorder.pause(level == 0);
-    }
 }

@@ -1,19 +1,9 @@
 //! Signals: 64-bit words that tell a PE that data has come.
-//!
-//! A put with signal updates a word of the target after its data is there, so that who sees the
-//! signal sees the data. Over the network data and signal go one behind the other on the same
-//! connection, which delivers in order, and nobody waits between them.
-
-use shmem_node::recording::Routine;
 
 use crate::atomics::{AtomicOp, Width};
 use crate::context::{Ctx, routines};
-use crate::datum::Datum;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::recording::{Call, form};
-use crate::rma::{Completion, PUT};
-use crate::runtime::Place;
 use crate::symmetric::array::SymSlice;
 
 /// What a signal does to its word.
@@ -41,7 +31,7 @@ pub struct Signal {
 
 impl Signal {
     #[inline]
-    fn atomic(self) -> AtomicOp {
+    pub(crate) fn atomic(self) -> AtomicOp {
         match self.op {
             SignalOp::Set => AtomicOp::Swap(self.value),
             SignalOp::Add => AtomicOp::Add(self.value),
@@ -69,88 +59,6 @@ impl Ctx {
         // ORDERING(signal): after the data; the partner is the acquiring load of a wait.
         self.atomic_plain(signal.at, Width::W8, signal.atomic(), pe);
     }
-
-    /// Writes `bytes` bytes to `dest` of `pe`, then updates the signal there.
-    ///
-    /// # Safety
-    /// `source` is readable for so many bytes until `completion`; the target range and the aligned signal
-    /// word lie inside the segment.
-    #[inline]
-    #[track_caller]
-    pub(crate) unsafe fn put_signal_bytes(
-        &self,
-        dest: Sym,
-        source: *const u8,
-        bytes: usize,
-        signal: Signal,
-        pe: usize,
-        completion: Completion,
-    ) {
-        let rt = self.rt();
-        let put = |place| match place {
-            Place::Near(to) => {
-                let word = to.elsewhere(signal.at.offset());
-                // SAFETY: readable by the caller; the target and the word are mapped, and the word is
-                // aligned.
-                unsafe {
-                    access::copy(source, to.at(), bytes);
-                    // ORDERING(signal): after the data; the partner is the acquiring load of a wait.
-                    word.post(Width::W8, signal.atomic());
-                }
-            }
-            Place::Far(far) => {
-                // The signal follows the data at once, and the source, if it was not copied, is waited for
-                // behind it.
-                let until = completion.behind_others();
-                // SAFETY: by the caller; the source is waited for below, or by who asks for it.
-                let kept = unsafe { rt.put_far(self.stream(), dest, source, bytes, far, until) };
-                self.signal(signal, pe);
-                if kept && until != completion {
-                    self.release_sources_towards(rt, far);
-                }
-            }
-        };
-        match self.place(rt, pe, dest.offset()) {
-            Place::Far(far) => {
-                let call = || {
-                    let routine = form(completion, Routine::PutSignal, Routine::PutSignalNbi);
-                    Call::on(routine, far, bytes, signal.at)
-                };
-                rt.check_statics(far, signal.at.offset());
-                rt.watched(far, dest.offset(), call, put);
-            }
-            near => put(near),
-        }
-    }
-}
-
-/// Writes `bytes` bytes to `dest` of PE `pe` of the context, then updates a signal there: who sees
-/// the signal sees the data. `source` may be reused at `completion`. Without bytes only the signal is
-/// updated.
-///
-/// # Safety
-/// `source` is readable for so many bytes until `completion`; `dest` has as many, and does not overlap the
-/// signal.
-///
-/// # Panics
-/// If the signal's address is no multiple of 8, or there is no such PE.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_putmem_signal`, `shmem_putmem_signal_nbi`.
-#[inline]
-#[track_caller]
-pub unsafe fn put_signal_mem(
-    ctx: &Ctx,
-    dest: Sym,
-    source: *const u8,
-    bytes: usize,
-    signal: Signal,
-    pe: usize,
-    completion: Completion,
-) {
-    signal.check();
-    // SAFETY: by the caller; the alignment was checked.
-    unsafe { ctx.put_signal_bytes(dest, source, bytes, signal, pe, completion) };
 }
 
 /// Reads a signal word of this PE, atomically; what was put before the signal that is seen may be read
@@ -168,74 +76,6 @@ pub unsafe fn signal_word(at: *const u64) -> u64 {
 }
 
 routines! {
-    /// Copies `source` into the first elements of `dest` on `pe`, then updates the first element of
-    /// `signal` there. Who sees the signal sees this data; other operations are not ordered. With an
-    /// empty `source` only the signal is updated. `signal` is no part of `dest`.
-    ///
-    /// ```
-    /// use shmem::{Cmp, SignalOp};
-    ///
-    /// # fn main() -> Result<(), shmem::Error> {
-    /// let _world = shmem::init()?;
-    /// let (data, signal) = (shmem::alloc::<f64>(3)?, shmem::alloc::<u64>(1)?);
-    /// let right = (shmem::my_pe() + 1) % shmem::n_pes();
-    /// shmem::put_signal(data, &[1.0, 2.0, 3.0], signal, 1, SignalOp::Add, right);
-    /// shmem::wait_until(signal, Cmp::Ge, 1);
-    /// assert_eq!(data.to_vec(), [1.0, 2.0, 3.0]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Completion
-    /// As for [`put`](crate::put).
-    ///
-    /// # Panics
-    /// If `source` is longer than `dest`, `signal` is empty, or there is no such PE.
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_put_signal`.
-    pub fn put_signal<T: Datum>(
-        &ctx,
-        dest: SymSlice<T>,
-        source: &[T],
-        signal: SymSlice<u64>,
-        value: u64,
-        op: SignalOp,
-        pe: usize,
-    ) {
-        let (dest, from) = (dest.up_to(source.len(), PUT).sym(), source.as_ptr().cast());
-        let signal = Signal { at: signal.elem(0).sym(), value, op };
-        // SAFETY: a slice is readable; the handles lie inside the segment.
-        unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::OnReturn) };
-    }
-
-    /// As [`put_signal`], without waiting until `source` may be reused. [`nbi`](crate::nbi) is the
-    /// safe form.
-    ///
-    /// # Safety
-    /// `source` stays readable and unchanged until the next quiet of the context returns (of the
-    /// default one: quiet or barrier).
-    ///
-    /// # Panics
-    /// As [`put_signal`].
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_put_signal_nbi`.
-    pub unsafe fn put_signal_nbi<T: Datum>(
-        &ctx,
-        dest: SymSlice<T>,
-        source: &[T],
-        signal: SymSlice<u64>,
-        value: u64,
-        op: SignalOp,
-        pe: usize,
-    ) {
-        let (dest, from) = (dest.up_to(source.len(), PUT).sym(), source.as_ptr().cast());
-        let signal = Signal { at: signal.elem(0).sym(), value, op };
-        // SAFETY: by the caller; the handles lie inside the segment.
-        unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::AtQuiet) };
-    }
-
     /// Adds to the first element of `signal` on `pe`, atomically. Delivered at the latest by quiet.
     ///
     /// # Panics

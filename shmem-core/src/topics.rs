@@ -4,8 +4,7 @@
 pub mod job {
     pub use crate::error::Error;
     pub use crate::init_finalize::{global_exit, initialized, thread_level};
-    pub use crate::recording::pcontrol;
-    pub use crate::runtime::ThreadLevel;
+    pub use crate::runtime::{ThreadLevel, pcontrol};
     pub use crate::unique_id::UniqueId;
     pub use crate::version::{SPEC_VERSION, VENDOR, info_name, info_version};
     pub use crate::world::{
@@ -77,9 +76,8 @@ pub mod ordering {
 /// Waiting for what other PEs do: words, signals that come with data, locks.
 pub mod waiting {
     pub use crate::lock::{Lock, LockGuard};
-    pub use crate::signal::{
-        SignalOp, put_signal, put_signal_nbi, signal_add, signal_fetch, signal_set,
-    };
+    pub use crate::rma::signalled::{put_signal, put_signal_nbi};
+    pub use crate::signal::{SignalOp, signal_add, signal_fetch, signal_set};
     pub use crate::wait::typed::{
         signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
         test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,

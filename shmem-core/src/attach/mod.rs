@@ -85,6 +85,11 @@ pub(crate) fn settings(start: Option<&Start>) -> Result<Settings, Error> {
     })
 }
 
+/// Whether this PE compares the collectives that it calls with those of other PEs.
+pub(crate) fn compares(settings: &Settings) -> bool {
+    settings.check.unwrap_or(cfg!(debug_assertions))
+}
+
 /// The job without a launcher that an argument of init or else the environment names.
 fn started_by(settings: &Settings, start: Option<&Start>) -> Result<Option<Start>, Error> {
     match start {

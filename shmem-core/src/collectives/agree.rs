@@ -12,8 +12,6 @@
 
 use std::mem::MaybeUninit;
 
-use shmem_node::settings::Settings;
-
 use super::announce::Announcement;
 use crate::fault;
 use crate::heap::access;
@@ -27,11 +25,6 @@ const SIZE: usize = size_of::<Announcement>();
 
 const _: () = assert!(ANNOUNCED + SIZE <= LINES);
 const _: () = assert!(SIZE <= MAILBOX && SIZE.is_multiple_of(8));
-
-/// Whether this PE compares what it calls.
-pub(crate) fn compares(settings: &Settings) -> bool {
-    settings.check.unwrap_or(cfg!(debug_assertions))
-}
 
 impl Runtime {
     /// Returns when all members of `team` have announced the same; else the job ends.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::combine::Block;
-use super::reduce::{part, worker};
 use super::select::{Algorithm, Between, Here, Layout, Operation, select, shares};
+use super::shares::{part, worker};
 use crate::context::Ctx;
 use crate::heap::address::Sym;
 use crate::rma::{Blocks, Completion, copy_blocks, put_blocks};

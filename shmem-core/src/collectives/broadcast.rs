@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::links;
-use super::reduce::part;
 use super::select::{Algorithm, Between, Here, Layout, Operation, select};
+use super::shares::part;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::rma::Completion;

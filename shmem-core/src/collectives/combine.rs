@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use super::op::ReduceOp;
 use crate::datum::Datum;
 use crate::heap::access;
-use crate::team::Operation;
+use crate::team::{Operation, Team};
 
 /// Combines `n` elements: `into[i] = into[i] op from[i]`.
 ///
@@ -239,6 +239,22 @@ impl Elements {
                 access::copy(sum.as_mut_ptr(), to.add(at), n * self.size);
             }
         }
+    }
+}
+
+/// One reduction: its arrays and what to do with them.
+#[derive(Clone, Copy)]
+pub(super) struct Reduction<'a> {
+    pub(super) team: &'a Team,
+    pub(super) dest: usize,
+    pub(super) source: usize,
+    pub(super) n: usize,
+    pub(super) of: Elements,
+}
+
+impl Reduction<'_> {
+    pub(super) fn bytes(&self) -> usize {
+        self.n * self.of.size
     }
 }
 

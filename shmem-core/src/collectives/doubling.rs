@@ -11,8 +11,8 @@
 //! it has entered, and end when all are done with it.
 
 use super::circulant;
+use super::combine::Reduction;
 use super::links::Counter;
-use super::reduce::Reduction;
 use crate::heap::access;
 use crate::rma::Completion;
 use crate::runtime::Runtime;

@@ -14,7 +14,7 @@ use shmem_node::recording::Routine;
 use shmem_node::waiting::{Collective as Call, Wait};
 
 use super::announce::Announcement;
-use crate::recording::{Call as RecordedCall, Scope};
+use crate::recording::{RecordedCall, Scope};
 use crate::runtime::{Runtime, rt};
 use crate::team::{Guard, Team};
 

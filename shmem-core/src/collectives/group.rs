@@ -6,7 +6,7 @@ use super::active::ActiveSet;
 use super::announce::Announcement;
 use super::combine::Combine;
 use crate::heap::address::Sym;
-use crate::recording::{Call as RecordedCall, Scope};
+use crate::recording::{RecordedCall, Scope};
 use crate::rma::Blocks;
 use crate::runtime::{Runtime, rt};
 use crate::team::{Guard, Team};

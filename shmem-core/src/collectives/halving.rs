@@ -13,9 +13,10 @@
 use std::ops::Range;
 
 use super::circulant::{around, rounds};
+use super::combine::Reduction;
 use super::combine::{Block, Elements};
 use super::links;
-use super::reduce::{Reduction, part};
+use super::shares::part;
 use crate::heap::access;
 use crate::runtime::Runtime;
 use crate::team::slots::{LINE, PIECE, STAGED, STAGING};

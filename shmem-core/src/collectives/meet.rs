@@ -10,9 +10,9 @@ use shmem_node::waiting::Wait;
 use super::entry::Collective;
 use super::lines::meets_by_lines;
 use super::select::crowd;
+use crate::naps::{FIRST_NAP, LAST_NAP, driven_mpi};
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::wait::{FIRST_NAP, LAST_NAP, driven_mpi};
 
 /// How often who waits for others of its node yields its core before it sleeps. Where many PEs share
 /// a core, most of them come to the meeting in that time, and neither they nor the one that releases
@@ -93,7 +93,7 @@ impl Runtime {
         ready: impl Fn() -> bool,
         nap: impl Fn(Option<Duration>),
     ) {
-        let _told = self.tell_wait(what());
+        let _report = self.report_wait(what());
         let Some(mpi) = driven_mpi() else {
             while !ready() {
                 nap(None);

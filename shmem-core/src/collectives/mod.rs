@@ -83,11 +83,11 @@ pub mod plans;
 mod reduce;
 mod scan;
 mod select;
+mod shares;
 mod split;
 pub(crate) mod values;
 
 pub use active::SYNC_SIZE;
-pub(crate) use agree::compares;
 pub(crate) use announce::Announcement;
 pub use announce::named;
 pub use combine::{Combine, combine};

@@ -6,8 +6,8 @@
 
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::Items;
-use super::reduce::share;
 use super::select::{Here, Layout, Operation, select};
+use super::shares::share;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;

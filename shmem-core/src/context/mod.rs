@@ -19,8 +19,8 @@ use crate::runtime::{Place, Runtime, rt, try_rt};
 use crate::team::Members;
 
 pub use self::numbers::MAX_CONTEXTS;
+pub(crate) use self::typed::routines;
 pub use self::typed::{Context, ContextBuilder, Mode, Private, Serialized, Shareable, context};
-pub(crate) use self::typed::{default_context, routines};
 
 /// Whether a context is to share its connections to other nodes with other contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -94,23 +94,23 @@ pub(crate) fn begin() {
     NUMBERS.renew();
 }
 
-impl Ctx {
-    const DEFAULT: Self = Self {
-        stream: Stream::shared(ContextId::DEFAULT),
-        members: None,
-        options: CtxOptions {
-            private: false,
-            serialized: false,
-            nostore: false,
-            connections: Connections::Shared,
-        },
-        life: 0,
-    };
+static DEFAULT: Ctx = Ctx {
+    stream: Stream::shared(ContextId::DEFAULT),
+    members: None,
+    options: CtxOptions {
+        private: false,
+        serialized: false,
+        nostore: false,
+        connections: Connections::Shared,
+    },
+    life: 0,
+};
 
+impl Ctx {
     /// The context that exists from init to finalize, over all PEs of the job.
     #[inline]
     pub fn default_ctx() -> &'static Self {
-        &default_context().ctx
+        &DEFAULT
     }
 
     /// Makes a context for these PEs. Not collective. Nothing is sent, whatever connections it uses: these are made

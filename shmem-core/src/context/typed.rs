@@ -103,17 +103,6 @@ pub struct Context<M: Mode = Shareable> {
     mode: PhantomData<M>,
 }
 
-static DEFAULT: Context<Shareable> = Context {
-    ctx: Ctx::DEFAULT,
-    mode: PhantomData,
-};
-
-/// The context of the free functions.
-#[inline]
-pub(crate) fn default_context() -> &'static Context<Shareable> {
-    &DEFAULT
-}
-
 impl Context<Shareable> {
     /// The engine's object behind it, which all threads may use; so there is none for a context that
     /// promises less:

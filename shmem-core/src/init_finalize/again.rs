@@ -13,10 +13,10 @@ use shmem_node::waiting::Wait;
 use crate::attach::Attached;
 use crate::error::Error;
 use crate::heap::access;
+use crate::naps::{LAST_NAP, cores, driven_mpi};
 use crate::runtime::{Runtime, ThreadLevel};
 use crate::statics::Statics;
-use crate::told::Told;
-use crate::wait::{cores, driven_mpi};
+use crate::wait_report::WaitReport;
 
 /// What the lives of this process so far have left.
 pub(super) struct Past {
@@ -57,10 +57,8 @@ impl Past {
     }
 }
 
-/// Shortest and longest sleep of a PE that waits for its neighbours to initialise again, where no more
-/// wait than there are cores.
+/// Shortest sleep of a PE that waits for its neighbours to initialise again.
 const FIRST_NAP: Duration = Duration::from_micros(20);
-const LAST_NAP: Duration = Duration::from_millis(1);
 
 /// Waits until all PEs of this node have begun their `life`th life, so that nobody is left in the one
 /// before. Polls, because whoever ends instead rings nobody.
@@ -71,11 +69,11 @@ pub(super) fn begin_together(attached: &Attached, life: u32) -> Result<(), Error
         let block = attached.node.pe_block(local);
         // ORDERING(life): pairs with the store in `init`.
         let begun = || block.life.load(Ordering::Acquire) >= life;
-        let mut told = None;
+        let mut report = None;
         while !begun() {
-            told.get_or_insert_with(|| {
+            report.get_or_insert_with(|| {
                 let mine = attached.node.pe_block(attached.local);
-                Told::begin(mine, Wait::InitAgain { pe: rank })
+                WaitReport::begin(mine, Wait::InitAgain { pe: rank })
             });
             if block.state() == PeState::Finalized && sys::has_ended(block.pid()) && !begun() {
                 return Err(Error::Launch(format!(

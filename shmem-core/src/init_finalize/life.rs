@@ -21,13 +21,14 @@ use shmem_node::sys;
 use super::again::{Past, begin_together, clear};
 use super::messages;
 use super::report::{Steps, record_connections};
-use crate::attach::{self, Attached, Start, attached};
+use crate::attach::{self, Attached, Start, attached, compares};
 use crate::before_main;
-use crate::collectives::{Collective, compares};
+use crate::collectives::Collective;
 use crate::context;
 use crate::error::Error;
 use crate::fault;
 use crate::heap::allocator::Allocator;
+use crate::naps::{LAST_NAP, cores};
 use crate::network::{Adapter, Network};
 use crate::pmi::Book;
 use crate::runtime::{
@@ -35,7 +36,6 @@ use crate::runtime::{
 };
 use crate::statics::{self, Statics, Why};
 use crate::team;
-use crate::wait::{self, cores};
 
 /// What the last life has left.
 static PAST: Mutex<Past> = Mutex::new(Past::NONE);
@@ -181,7 +181,7 @@ fn run_steps(
                 turns: match notices_inbound && mpi.is_none() {
                     true => node.turns(),
                     // Looks are all that tells this PE of others' writes, or of what they want of MPI.
-                    false => node.turns().each(wait::LAST_NAP / cores()),
+                    false => node.turns().each(LAST_NAP / cores()),
                 },
                 heap: Mutex::new(heap),
                 notices_inbound,

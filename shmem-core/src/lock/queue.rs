@@ -36,7 +36,7 @@ use crate::error::Called;
 use crate::fault;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::recording::Call;
+use crate::recording::RecordedCall;
 use crate::runtime::{Runtime, ThreadLevel, rt};
 
 const GRANTED: u64 = 1 << 63;
@@ -143,9 +143,9 @@ impl Runtime {
     /// Takes the lock at `at`, when it is this PE's turn.
     #[track_caller]
     pub(crate) fn lock_set(&self, at: usize) {
-        let _recorded = self.scope(|| Call {
+        let _recorded = self.scope(|| RecordedCall {
             at,
-            ..Call::of(Routine::SetLock)
+            ..RecordedCall::of(Routine::SetLock)
         });
         let called = Some(Location::caller());
         while !self.enter(at) {
@@ -171,9 +171,9 @@ impl Runtime {
 
     /// Takes the lock at `at` if it is free. Returns whether it did.
     pub(crate) fn lock_test(&self, at: usize) -> bool {
-        let _recorded = self.scope(|| Call {
+        let _recorded = self.scope(|| RecordedCall {
             at,
-            ..Call::of(Routine::TestLock)
+            ..RecordedCall::of(Routine::TestLock)
         });
         if !self.enter(at) {
             self.progress();
@@ -192,9 +192,9 @@ impl Runtime {
         if self.own_lock_word(at) & QUEUED == 0 {
             return false;
         }
-        let _recorded = self.scope(|| Call {
+        let _recorded = self.scope(|| RecordedCall {
             at,
-            ..Call::of(Routine::ClearLock)
+            ..RecordedCall::of(Routine::ClearLock)
         });
         self.quiet();
         let mut next = next_of(self.own_lock_word(at));

@@ -11,13 +11,13 @@ use shmem_ib::connect::endpoint::Endpoint;
 use shmem_ib::device::Device;
 use shmem_ib::verbs::Hca;
 
+use super::adapter::{Adapter, failed, random};
 use super::progress::Progress;
 use super::settings::Shares;
-use super::{Adapter, failed, random};
 use crate::error::Error;
 use crate::fault;
 use crate::recording::watch_connections;
-use crate::told::OfEndpoint;
+use crate::wait_report::EndpointWaits;
 
 /// The branches that there may be.
 pub(crate) struct Branches {
@@ -105,7 +105,7 @@ impl Branches {
                 let endpoint = main
                     .branch(Arc::clone(&device), number, self.shares.each, random()?)
                     .map_err(|e| failed(&e))?;
-                endpoint.on_wait(OfEndpoint(adapter.view.pe_block(adapter.local())));
+                endpoint.on_wait(EndpointWaits(adapter.view.pe_block(adapter.local())));
                 if let Some(recorder) = adapter.view.recorder(adapter.local()) {
                     watch_connections(recorder, &endpoint);
                 }

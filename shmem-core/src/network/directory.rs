@@ -9,9 +9,9 @@ use shmem_ib::verbs::{Fabric, Pkey};
 use shmem_node::layout::{AGREED_ALIGN, INTERNAL_SIZE};
 use shmem_node::segment::NodeView;
 
+use crate::naps::{LAST_NAP, driven_mpi};
 use crate::pmi::{Book, Found, heap_start};
-use crate::told::{Told, address_of};
-use crate::wait::{LAST_NAP, driven_mpi};
+use crate::wait_report::{WaitReport, address_of};
 
 /// Where PEs are, and whether they can be reached from here.
 pub(super) struct AddressTable {
@@ -100,12 +100,12 @@ impl AddressTable {
     /// The layout of a PE's static data, once it has published that; `None` if it cannot be reached at all.
     /// Reports the wait for it in the block of this PE, the `local`th of its node.
     pub(super) fn statics(&self, pe: u32, local: usize) -> Option<u32> {
-        let mut told = None;
+        let mut report = None;
         loop {
             match self.book.find(pe) {
                 Found::Pending => {
-                    told.get_or_insert_with(|| {
-                        Told::begin(self.view.pe_block(local), address_of(pe))
+                    report.get_or_insert_with(|| {
+                        WaitReport::begin(self.view.pe_block(local), address_of(pe))
                     });
                     self.wait(pe, LAST_NAP);
                 }

@@ -1,11 +1,12 @@
 //! The way to PEs on other nodes: the endpoint, the thread that serves it while the program computes, and
 //! what of this PE's memory is registered with the device.
 //!
-//! * [`settings`]: what users ask of devices and endpoints; [`wanted`]: of which device.
+//! * [`settings`]: what users ask of devices and endpoints; [`wanted`]: of which device; [`adapter`]: that device, open.
 //! * [`branches`]: more endpoints, for contexts that share no connections; [`progress`]: who serves an endpoint.
 //! * [`directory`]: where the others are; [`layouts`]: which of them have this PE's static data.
 //! * [`register`]: what peers can access, and [`limits`]: whether there is memory for it.
 
+mod adapter;
 mod branches;
 mod directory;
 mod layouts;
@@ -16,31 +17,30 @@ mod settings;
 mod wanted;
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use shmem_ib::connect::endpoint::{ConnError, Endpoint, EndpointConfig};
+use shmem_ib::device::Device;
 use shmem_ib::device::choice::Wanted;
 use shmem_ib::device::sysfs::Places;
-use shmem_ib::device::{self, Device, Opened};
-use shmem_ib::soft::SoftConfig;
 use shmem_ib::verbs::Hca;
 use shmem_node::segment::NodeView;
 use shmem_node::settings::{Settings, Transport};
-use shmem_node::sys;
 
+pub(crate) use self::adapter::Adapter;
+use self::adapter::{failed, random};
 pub(crate) use self::branches::Branch;
 use self::branches::Branches;
 use self::directory::AddressTable;
 use self::layouts::Layouts;
 use self::progress::Progress;
 use self::register::{Registrar, Shape};
-use crate::collectives::compares;
+use crate::attach::compares;
 use crate::error::Error;
 use crate::fault;
 use crate::pmi::{Book, Identity, short_layout};
 use crate::recording::watch_connections;
-use crate::told::OfEndpoint;
+use crate::wait_report::EndpointWaits;
 
 /// Who may sleep until memory changes that this PE's HCA writes for other nodes: this PE, and with
 /// XRC, where requests for all PEs of the node come in through any of them, the whole node.
@@ -77,86 +77,12 @@ pub(crate) struct Network {
     layouts: Layouts,
 }
 
-/// The network device of a PE. It is opened once in a process, and serves one endpoint after the other.
-pub(crate) struct Adapter {
-    view: NodeView,
-    me: usize,
-    device: Arc<Device>,
-    /// Why it is this one.
-    why: String,
-    /// How a software HCA of this PE is to be.
-    soft: SoftConfig,
-    /// Those of branches.
-    beside: Mutex<Vec<Option<Arc<Device>>>>,
-}
-
-fn failed(e: &dyn std::fmt::Display) -> Error {
-    Error::Network(e.to_string())
-}
-
-fn random() -> Result<u64, Error> {
-    let mut seed = [0; 8];
-    sys::random(&mut seed).map_err(|source| Error::Os {
-        what: "read random bytes",
-        source,
-    })?;
-    Ok(u64::from_ne_bytes(seed))
-}
-
 /// In a template: searches for RDMA devices on behalf of its PEs, if they will want one. Where there is none, PEs do
 /// not search again.
 pub(crate) fn remember_absence(view: &NodeView) {
     let want = |settings: &Settings| wanted::wanted(settings) != Wanted::Soft;
     if view.n_nodes() > 1 && Settings::from_env().as_ref().is_ok_and(want) {
         Places::default().remember_absence();
-    }
-}
-
-impl Adapter {
-    /// Opens the device that the settings ask for.
-    pub(crate) fn open(view: &NodeView, me: usize, settings: &Settings) -> Result<Self, Error> {
-        let soft = settings::software_hca(settings, view, me, random()?)?;
-        let Opened { device, why } =
-            device::open(&settings::device(settings, view, me, &soft)).map_err(|e| failed(&e))?;
-        Ok(Self {
-            view: *view,
-            me,
-            device: Arc::new(device),
-            why,
-            soft,
-            beside: Mutex::default(),
-        })
-    }
-
-    /// The device of a branch; opened once, as the first is.
-    fn beside(&self, index: usize) -> Result<Arc<Device>, Error> {
-        let mut all = self.beside.lock().unwrap_or_else(|e| e.into_inner());
-        if all.len() <= index {
-            all.resize(index + 1, None);
-        }
-        if let Some(device) = &all[index] {
-            return Ok(Arc::clone(device));
-        }
-        let seed = random()?;
-        let mut soft = SoftConfig { seed, ..self.soft };
-        // They are not to lose the same packets.
-        soft.faults.seed ^= seed;
-        let device = self.device.beside(&soft).map_err(|e| failed(&e))?;
-        Ok(Arc::clone(all[index].insert(Arc::new(device))))
-    }
-
-    fn local(&self) -> usize {
-        self.view.local_of()[self.me] as usize
-    }
-
-    /// How often this PE has left the job before this life.
-    fn lives_before(&self) -> u32 {
-        // Its own count, to which this life was added at the beginning.
-        self.view
-            .pe_block(self.local())
-            .life
-            .load(Ordering::Relaxed)
-            - 1
     }
 }
 
@@ -257,7 +183,7 @@ impl Network {
         // Whichever thread takes in what peers have written tells at once, not when its own wait ends.
         self.endpoint.on_inbound(move || bells.ring());
         self.endpoint
-            .on_wait(OfEndpoint(adapter.view.pe_block(adapter.local())));
+            .on_wait(EndpointWaits(adapter.view.pe_block(adapter.local())));
         if let Some(recorder) = adapter.view.recorder(adapter.local()) {
             watch_connections(recorder, &self.endpoint);
         }

@@ -8,7 +8,7 @@ mod request;
 
 use std::marker::PhantomData;
 
-use crate::context::{Context, Ctx, Mode, Shareable, default_context};
+use crate::context::{Context, Ctx, Mode, Shareable};
 use crate::rma::Completion;
 
 pub use self::request::{Buffer, Old, Request, Start, start};
@@ -83,7 +83,7 @@ pub use self::request::{Buffer, Old, Request, Start, start};
 /// OpenSHMEM 1.6, `shmem_put_nbi`, `shmem_get_nbi`, `shmem_quiet`.
 #[inline]
 pub fn nbi<'env, R>(f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env>) -> R) -> R {
-    within(default_context(), f)
+    within(Ctx::default_ctx(), f)
 }
 
 /// Puts, whose sources may be used again when the function returns.
@@ -148,7 +148,7 @@ pub fn nbi<'env, R>(f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env>) -> R) 
 pub fn nbi_local<'env, R>(
     f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env, Shareable, Released>) -> R,
 ) -> R {
-    within(default_context(), f)
+    within(Ctx::default_ctx(), f)
 }
 
 /// What a scope of non-blocking operations waits for at its end: [`Delivered`] or [`Released`].
@@ -222,7 +222,7 @@ impl<M: Mode> Context<M> {
     /// });
     /// ```
     pub fn nbi<'env, R>(&self, f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env, M>) -> R) -> R {
-        within(self, f)
+        within(&self.ctx, f)
     }
 
     /// Puts on this context, whose sources may be used again when the function returns: [`nbi_local`],
@@ -231,13 +231,13 @@ impl<M: Mode> Context<M> {
         &self,
         f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env, M, Released>) -> R,
     ) -> R {
-        within(self, f)
+        within(&self.ctx, f)
     }
 }
 
 #[inline(always)]
 fn within<'env, M: Mode, E: End, R>(
-    context: &Context<M>,
+    ctx: &Ctx,
     f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env, M, E>) -> R,
 ) -> R {
     /// Waits also when `f` panics: the buffers are about to go.
@@ -254,7 +254,7 @@ fn within<'env, M: Mode, E: End, R>(
             }
         }
     }
-    let scope = Scope::<E>(&context.ctx, PhantomData);
+    let scope = Scope::<E>(ctx, PhantomData);
     f(&Nbi {
         ctx: scope.0,
         end: PhantomData,

@@ -5,13 +5,14 @@
 //! function that started it, lie in a queue, and be waited for before those that were started after it.
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as Wakers, Poll};
 
 use shmem_ib::connect::endpoint::Point;
 
 use crate::atomics::{AtomicOp, width};
-use crate::context::{Context, Ctx, Mode, Shareable, default_context};
+use crate::context::{Context, Ctx, Mode, Shareable};
 use crate::datum::{Atomic, AtomicInt, Datum};
 use crate::rma::{Completion, GET, PUT};
 use crate::runtime::Runtime;
@@ -36,7 +37,7 @@ use crate::symmetric::array::SymSlice;
 /// ```
 #[inline]
 pub fn start() -> Start<'static> {
-    default_context().start()
+    Start(Ctx::default_ctx(), PhantomData)
 }
 
 impl<M: Mode> Context<M> {
@@ -44,14 +45,14 @@ impl<M: Mode> Context<M> {
     /// context.
     #[inline]
     pub fn start(&self) -> Start<'_, M> {
-        Start(self)
+        Start(&self.ctx, PhantomData)
     }
 }
 
 /// Starts operations that own their buffers; see [`start`].
 #[derive(Debug)]
 #[must_use = "nothing is started yet"]
-pub struct Start<'c, M: Mode = Shareable>(&'c Context<M>);
+pub struct Start<'c, M: Mode = Shareable>(&'c Ctx, PhantomData<&'c Context<M>>);
 
 /// A non-blocking operation that is under way, with the buffer that it uses.
 ///
@@ -84,7 +85,8 @@ pub struct Start<'c, M: Mode = Shareable>(&'c Context<M>);
 #[derive(Debug)]
 #[must_use = "dropping a request waits for it"]
 pub struct Request<'c, B: Buffer, M: Mode = Shareable> {
-    ctx: &'c Context<M>,
+    ctx: &'c Ctx,
+    context: PhantomData<&'c Context<M>>,
     /// The [life](Runtime::life) in which it was started: the finalize that ended it has completed it.
     life: u32,
     /// What has to be reached; nothing, if it is complete.
@@ -143,7 +145,7 @@ impl<B: Buffer, M: Mode> Request<'_, B, M> {
         if let Some(point) = &self.until
             && self
                 .rt()
-                .is_none_or(|rt| rt.far(|net| self.ctx.ctx.stream().on(net).is_past(point)))
+                .is_none_or(|rt| rt.far(|net| self.ctx.stream().on(net).is_past(point)))
         {
             self.until = None;
         }
@@ -160,13 +162,13 @@ impl<B: Buffer, M: Mode> Request<'_, B, M> {
         if let Some(point) = self.until.take()
             && let Some(rt) = self.rt()
         {
-            rt.far(|net| self.ctx.ctx.stream().on(net).wait_for(&point));
+            rt.far(|net| self.ctx.stream().on(net).wait_for(&point));
         }
     }
 
     /// The runtime, if the operation may still be under way.
     fn rt(&self) -> Option<&'static Runtime> {
-        let rt = self.ctx.ctx.living()?;
+        let rt = self.ctx.living()?;
         (rt.life() == self.life).then_some(rt)
     }
 
@@ -191,7 +193,7 @@ impl<B: Buffer, M: Mode> Future for Request<'_, B, M> {
             let left = request.polls_left.get_or_insert_with(|| rt.polls.most());
             let spins = *left > 0;
             *left = left.saturating_sub(1);
-            let (stream, waker) = (request.ctx.ctx.stream(), wakers.waker());
+            let (stream, waker) = (request.ctx.stream(), wakers.waker());
             let done = rt.far(|net| match spins {
                 true => stream.on(net).is_past(point),
                 false => stream.on(net).is_past_or_wakes(point, waker),
@@ -215,23 +217,19 @@ impl<B: Buffer, M: Mode> Drop for Request<'_, B, M> {
 }
 
 impl<'c, M: Mode> Start<'c, M> {
-    fn ctx(&self) -> &'c Ctx {
-        &self.0.ctx
-    }
-
     /// The request of what was started last towards `pe`, with its buffer.
     #[inline]
     #[track_caller]
     fn request<B: Buffer>(&self, buffer: B, pe: usize) -> Request<'c, B, M> {
-        let Self(context) = self;
-        let ctx = &context.ctx;
+        let ctx = self.0;
         let (rt, pe) = (ctx.rt(), ctx.in_job(pe));
         let until = match rt.is_near(pe) {
             true => None,
             false => rt.far(|net| Ok(ctx.stream().on(net).point(pe as u32))),
         };
         Request {
-            ctx: context,
+            ctx,
+            context: PhantomData,
             life: rt.life(),
             until,
             buffer: Some(buffer),
@@ -255,10 +253,7 @@ impl<'c, M: Mode> Start<'c, M> {
         let (from, bytes) = (source.as_ptr().cast(), size_of_val(&source[..]));
         // SAFETY: the request keeps the elements until the operation is complete; the handle lies inside the
         // segment.
-        unsafe {
-            self.ctx()
-                .put_bytes(dest, from, bytes, pe, Completion::AtQuiet)
-        };
+        unsafe { self.0.put_bytes(dest, from, bytes, pe, Completion::AtQuiet) };
         self.request(source, pe)
     }
 
@@ -274,8 +269,7 @@ impl<'c, M: Mode> Start<'c, M> {
         // SAFETY: the vector has room for the array, any bytes are values, and the request shows them to nobody
         // until the operation is complete; the handle lies inside the segment.
         unsafe {
-            self.ctx()
-                .get_bytes(to, from, bytes, pe, Completion::AtQuiet);
+            self.0.get_bytes(to, from, bytes, pe, Completion::AtQuiet);
             room.set_len(source.len());
         }
         self.request(room, pe)
@@ -298,7 +292,7 @@ impl<'c, M: Mode> Start<'c, M> {
         let (from, bytes) = (source.as_ptr().cast(), source.bytes());
         // SAFETY: both handles lie inside the segment, which stays mapped.
         unsafe {
-            self.ctx()
+            self.0
                 .put_bytes(dest.sym(), from, bytes, pe, Completion::AtQuiet)
         };
         self.request((), pe)
@@ -321,7 +315,7 @@ impl<'c, M: Mode> Start<'c, M> {
         let (to, bytes) = (dest.as_ptr().cast(), dest.bytes());
         // SAFETY: both handles lie inside the segment, which stays mapped.
         unsafe {
-            self.ctx()
+            self.0
                 .get_bytes(to, source.sym(), bytes, pe, Completion::AtQuiet)
         };
         self.request((), pe)
@@ -349,7 +343,7 @@ macro_rules! fetching {
                 let fetch = old.as_mut_ptr().cast();
                 // SAFETY: the request keeps the word until the operation is complete, and shows it to nobody
                 // before; it has the width of `T`, and any bits are a value.
-                unsafe { self.ctx().atomic_into(fetch, at, width::<T>(), op, pe) };
+                unsafe { self.0.atomic_into(fetch, at, width::<T>(), op, pe) };
                 self.request(Old(old), pe)
             }
         )* }

@@ -31,8 +31,7 @@ use shmem_node::sys;
 use shmem_pmi::id::{self, Ended, Place, UniqueId};
 use shmem_pmi::process::{Process, ProcessError, Request};
 
-use super::Identity;
-use super::found::{Found, read};
+use super::found::{Found, Identity, read};
 use crate::error::Error;
 
 /// Stack of the thread that takes the end of the fence.

@@ -1,6 +1,10 @@
-//! What is found where PEs publish their UD addresses, whichever way they do.
+//! What a PE finds out about its job, whichever way PEs publish it: the job's identity, and the UD addresses of PEs.
 
 use shmem_ib::connect::Published;
+
+/// What identifies the job in connection messages: its name, and its key, which lies where no core file
+/// holds it.
+pub(crate) type Identity = ([u8; 16], &'static [u8; 32]);
 
 /// What is known of a PE's address.
 pub(crate) enum Found {

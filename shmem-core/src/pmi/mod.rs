@@ -24,12 +24,8 @@ use shmem_pmi::id::UniqueId;
 use self::agent_client::AgentClient;
 pub(crate) use self::book::Book;
 pub(crate) use self::foreign::{Foreign, give_up};
-pub(crate) use self::found::Found;
+pub(crate) use self::found::{Found, Identity};
 use crate::error::Error;
-
-/// What identifies the job in connection messages: its name, and its key, which lies where no core file
-/// holds it.
-pub(crate) type Identity = ([u8; 16], &'static [u8; 32]);
 
 /// The way to the process manager.
 pub(crate) enum Pmi {

@@ -2,9 +2,11 @@
 //!
 //! To a PE of the same node they are plain memory accesses. To others they are RDMA over a
 //! connection that the first operation makes. This file has the engine, which knows addresses and
-//! byte counts; [`strided`] copies that leave gaps, and [`typed`] the routines of the crate.
+//! byte counts; [`strided`] copies that leave gaps, [`signalled`] puts with a signal, and [`typed`] the routines of
+//! the crate.
 
 pub(crate) mod between;
+pub(crate) mod signalled;
 mod strided;
 pub(crate) mod typed;
 
@@ -19,7 +21,7 @@ use crate::context::{self, Ctx, Stream};
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::heap::parts::Piece;
-use crate::recording::{Call, form};
+use crate::recording::RecordedCall;
 use crate::runtime::{Place, Runtime};
 
 /// What an array is too short for, in messages.
@@ -43,6 +45,14 @@ impl Completion {
         match self {
             Self::OnReturn => Self::AtRelease,
             Self::AtRelease | Self::AtQuiet => self,
+        }
+    }
+
+    /// The routine's form that completes so.
+    pub(crate) const fn form(self, blocking: Routine, nbi: Routine) -> Routine {
+        match self {
+            Self::OnReturn => blocking,
+            Self::AtRelease | Self::AtQuiet => nbi,
         }
     }
 
@@ -94,8 +104,8 @@ impl Ctx {
         completion: Completion,
     ) {
         let call = || {
-            let routine = form(completion, Routine::Put, Routine::PutNbi);
-            Call::on(routine, pe, bytes, dest)
+            let routine = completion.form(Routine::Put, Routine::PutNbi);
+            RecordedCall::on(routine, pe, bytes, dest)
         };
         rt.watched(pe, dest.offset(), call, |place| match place {
             // SAFETY: by the caller.
@@ -144,8 +154,8 @@ impl Ctx {
         completion: Completion,
     ) {
         let call = || {
-            let routine = form(completion, Routine::Get, Routine::GetNbi);
-            Call::on(routine, pe, bytes, source)
+            let routine = completion.form(Routine::Get, Routine::GetNbi);
+            RecordedCall::on(routine, pe, bytes, source)
         };
         rt.watched(pe, source.offset(), call, |place| match place {
             // SAFETY: by the caller.

@@ -14,7 +14,7 @@ use super::Completion::{self, AtQuiet, OnReturn};
 use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::recording::Call;
+use crate::recording::RecordedCall;
 use crate::runtime::Place;
 use crate::signal::Signal;
 
@@ -228,7 +228,7 @@ pub unsafe fn put_blocks(
     };
     match ctx.place(rt, pe, dest.offset()) {
         Place::Far(far) => {
-            let call = || Call::on(Routine::Iput, far, blocks.count * blocks.bytes, dest);
+            let call = || RecordedCall::on(Routine::Iput, far, blocks.count * blocks.bytes, dest);
             rt.watched(far, dest.offset(), call, put);
         }
         near => put(near),
@@ -261,7 +261,7 @@ pub(crate) unsafe fn put_blocks_signal(
     ctx.signal(signal, pe);
     rt.call_ends(begun, || {
         let bytes = blocks.count * blocks.bytes;
-        Call::on(Routine::Iput, ctx.in_job(pe), bytes, signal.at)
+        RecordedCall::on(Routine::Iput, ctx.in_job(pe), bytes, signal.at)
     });
 }
 
@@ -297,7 +297,7 @@ pub unsafe fn get_blocks(
     };
     match ctx.place(rt, pe, source.offset()) {
         Place::Far(far) => {
-            let call = || Call::on(Routine::Iget, far, blocks.count * blocks.bytes, source);
+            let call = || RecordedCall::on(Routine::Iget, far, blocks.count * blocks.bytes, source);
             rt.watched(far, source.offset(), call, get);
         }
         near => get(near),

@@ -6,6 +6,7 @@
 
 mod place;
 mod ranges;
+mod recorded;
 mod threads;
 
 use std::ops::Range;
@@ -31,6 +32,7 @@ use crate::network::Network;
 pub(crate) use self::place::Place;
 pub use self::place::{Near, near};
 pub(crate) use self::ranges::Ranges;
+pub use self::recorded::pcontrol;
 pub use self::threads::ThreadLevel;
 pub(crate) use self::threads::Threads;
 
@@ -187,8 +189,8 @@ impl Runtime {
         debug_assert!(local < self.node.n_local());
         // SAFETY: the segments of a node lie at equal distances; as for `own`.
         unsafe {
-            let near = &self.neighbours;
-            near.segments.0.add(local * near.stride + offset)
+            let all = &self.neighbours;
+            all.segments.0.add(local * all.stride + offset)
         }
     }
 

@@ -59,7 +59,8 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    use crate::statics::{Stretch, Why};
+    use crate::statics::Why;
+    use crate::statics::stretch::Stretch;
 
     const RANGES: Ranges = Ranges {
         heap: 0x10_0000,

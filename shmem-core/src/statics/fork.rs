@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use shmem_node::sys;
 
-use super::Stretch;
+use super::stretch::Stretch;
 use crate::heap::access;
 
 struct Shared {

@@ -15,6 +15,7 @@
 mod fork;
 mod image;
 mod remap;
+pub(crate) mod stretch;
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -25,23 +26,7 @@ use shmem_node::segment::NodeView;
 use shmem_node::settings::{HeapPages, Settings};
 use shmem_node::sys;
 
-/// A stretch of static data that lies in the segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    /// Address of its first byte, on a page border.
-    pub(crate) start: usize,
-    /// Bytes up to the end of the data.
-    pub(crate) len: usize,
-    /// Where it begins in the segment.
-    pub(crate) at: usize,
-}
-
-impl Stretch {
-    /// Bytes of its pages.
-    fn pages(&self) -> usize {
-        sys::page_up(self.len)
-    }
-}
+use self::stretch::Stretch;
 
 /// What became of static data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::fd::RawFd;
 use std::os::unix::fs::FileExt;
 
-use super::Stretch;
+use super::stretch::Stretch;
 use crate::heap::access;
 
 /// Which pages of this process have memory, as far as the kernel tells.

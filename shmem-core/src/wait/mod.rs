@@ -18,18 +18,14 @@ use shmem_node::sys;
 use shmem_node::waiting::Wait;
 
 use crate::fault;
-use crate::recording::Call;
+use crate::naps::{FIRST_NAP, LAST_NAP, driven_mpi};
+use crate::recording::RecordedCall;
 use crate::runtime::Runtime;
+use crate::wait_report::WaitReport;
 
 /// How often a PE that cannot be told of a change offers its core to others before it naps: a
 /// device that is driven by the kernel may need it.
 const YIELDS: u32 = 64;
-/// Its first and its longest nap, where no more PEs wait than there are cores. The first is about what a round trip
-/// through a kernel takes; the last bounds how late a change is seen, and costs a thousandth of a core
-/// or two.
-pub(crate) const FIRST_NAP: Duration = Duration::from_micros(50);
-pub(crate) const LAST_NAP: Duration = Duration::from_millis(1);
-
 /// A store of a program's own, by a thread of the PE that waits or through a pointer to another PE's
 /// memory, rings no bell: how often a PE that waits for memory of the program looks for one, unless so
 /// many PEs of the node wait that its turn comes later.
@@ -41,18 +37,12 @@ const FOR_SILENT_STORES: Pace = Pace {
 /// After how many events of a PE that polls MPI has its turn.
 const EVENTS: u32 = 64;
 
-/// MPI, where this thread is the one that has it go on while it waits.
-pub(crate) fn driven_mpi() -> Option<&'static Mpi> {
-    Mpi::known().filter(|mpi| mpi.is_driven_here())
-}
-
-/// Cores that this process may use.
-pub(crate) fn cores() -> u32 {
-    let cores = std::thread::available_parallelism();
-    cores.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
-}
-
 impl Runtime {
+    /// Reports that this PE waits, until the result is dropped.
+    pub(crate) fn report_wait(&self, wait: Wait) -> WaitReport {
+        WaitReport::begin(self.block, wait)
+    }
+
     /// Returns when `ready()` holds, which depends on memory of the program. As [`wait_for`], but sees
     /// changes that were made without the library, too, if late.
     ///
@@ -61,11 +51,11 @@ impl Runtime {
         let begun = self.call_begins();
         self.wait_at(FOR_SILENT_STORES, &what, ready);
         self.call_ends(begun, || match what() {
-            Wait::Memory { word, .. } => Call {
+            Wait::Memory { word, .. } => RecordedCall {
                 at: word.at as usize,
-                ..Call::of(word.form.into())
+                ..RecordedCall::of(word.form.into())
             },
-            _ => Call::of(Routine::WaitUntil),
+            _ => RecordedCall::of(Routine::WaitUntil),
         });
     }
 
@@ -88,7 +78,7 @@ impl Runtime {
         if sys::was_forked() {
             fault::is_no_pe();
         }
-        let _told = self.tell_wait(what());
+        let _report = self.report_wait(what());
         let mpi = driven_mpi();
         loop {
             if self.notices_inbound && mpi.is_none() {

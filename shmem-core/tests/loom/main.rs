@@ -90,9 +90,12 @@ mod lock {
     pub(crate) mod queue;
 }
 mod recording {
-    pub(crate) use crate::runtime::{Call, form};
+    pub(crate) use crate::runtime::RecordedCall;
 }
+#[path = "../../src/rma"]
 mod rma {
+    pub(crate) mod signalled;
+
     pub(crate) use crate::runtime::{Blocks, Completion, copy_blocks};
     pub(crate) const PUT: () = ();
 }

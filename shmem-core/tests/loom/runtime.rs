@@ -161,7 +161,7 @@ impl Runtime {
         Wait::Init
     }
 
-    pub(crate) fn scope(&self, _call: impl FnOnce() -> Call) -> Option<()> {
+    pub(crate) fn scope(&self, _call: impl FnOnce() -> RecordedCall) -> Option<()> {
         None
     }
 
@@ -197,7 +197,7 @@ impl Runtime {
         &self,
         pe: usize,
         _offset: usize,
-        _call: impl FnOnce() -> Call,
+        _call: impl FnOnce() -> RecordedCall,
         run: impl FnOnce(Place) -> R,
     ) -> R {
         run(Place::Far(pe))
@@ -320,13 +320,17 @@ impl Completion {
     pub(crate) fn behind_others(self) -> Self {
         self
     }
+
+    pub(crate) fn form(self, blocking: Routine, _other: Routine) -> Routine {
+        blocking
+    }
 }
 
-pub(crate) struct Call {
+pub(crate) struct RecordedCall {
     pub(crate) at: usize,
 }
 
-impl Call {
+impl RecordedCall {
     pub(crate) fn of(_routine: Routine) -> Self {
         Self { at: 0 }
     }
@@ -334,10 +338,6 @@ impl Call {
     pub(crate) fn on(_routine: Routine, _pe: usize, _bytes: usize, _at: Sym) -> Self {
         Self { at: 0 }
     }
-}
-
-pub(crate) fn form(_completion: Completion, blocking: Routine, _other: Routine) -> Routine {
-    blocking
 }
 
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use shmem::raw::{self, Combine, Group, SYNC_SIZE, Sym};
 use shmem::{SymSlice, Team, alloc, barrier_all, free, my_pe, n_pes};
 
-use crate::{Check, usual_or};
+use crate::check::{Check, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("active_sets", active_sets),

@@ -7,7 +7,7 @@ use shmem::{
     free, my_pe, n_pes, quiet,
 };
 
-use crate::Check;
+use crate::check::Check;
 
 pub(crate) const CHECKS: &[Check] = &[
     ("sums", sums),

@@ -6,7 +6,7 @@ use shmem::{
     n_pes, p,
 };
 
-use crate::{Check, noise, usual_or};
+use crate::check::{Check, noise, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("collectives_without_pause", collectives_without_pause),

@@ -7,7 +7,7 @@ use shmem::{
     broadcast, collect, fcollect, free, my_pe, n_pes, reduce, sync_all,
 };
 
-use crate::{Check, noise};
+use crate::check::{Check, noise};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("broadcast_from_everywhere", broadcast_from_everywhere),

@@ -7,7 +7,7 @@ use shmem::{
     my_pe, n_pes, p, pe_quiet, put, quiet, wait_until,
 };
 
-use crate::{Check, noise};
+use crate::check::{Check, noise};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("contexts_complete_separately", || {

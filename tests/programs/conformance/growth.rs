@@ -11,7 +11,7 @@ use shmem::{
     n_pes, nbi, put, quiet,
 };
 
-use crate::{Check, noise};
+use crate::check::{Check, noise};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("first_contact_after_growth", first_contact_after_growth),

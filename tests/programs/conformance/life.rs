@@ -3,7 +3,7 @@
 use shmem::raw;
 use shmem::{ThreadLevel, alloc, barrier_all, free, my_pe, n_pes};
 
-use crate::Check;
+use crate::check::Check;
 
 pub(crate) const CHECKS: &[Check] = &[
     ("inits_are_counted", inits_are_counted),

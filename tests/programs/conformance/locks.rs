@@ -7,7 +7,7 @@ use shmem::{
     quiet, wait_until,
 };
 
-use crate::{Check, noise};
+use crate::check::{Check, noise};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("locks_exclude", locks_exclude),

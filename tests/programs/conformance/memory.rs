@@ -6,7 +6,7 @@ use shmem::{
     free, g, get, my_pe, n_pes, node_of, put, realloc,
 };
 
-use crate::Check;
+use crate::check::Check;
 
 pub(crate) const CHECKS: &[Check] = &[
     ("fresh_memory_is_zero", fresh_memory_is_zero),

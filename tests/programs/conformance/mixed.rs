@@ -13,7 +13,7 @@ use shmem::{
     free, my_pe, n_pes, quiet,
 };
 
-use crate::Check;
+use crate::check::Check;
 
 pub(crate) const CHECKS: &[Check] = &[
     ("all_operations_on_one_wide_word", wide),

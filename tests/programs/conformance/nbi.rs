@@ -10,7 +10,7 @@ use shmem::{
     atomic_fetch_inc_nbi, atomic_swap_nbi, barrier_all, free, my_pe, n_pes, nbi, quiet, start,
 };
 
-use crate::{Check, noise};
+use crate::check::{Check, noise};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("nbi_atomics_give_old_values", nbi_atomics_give_old_values),

@@ -5,7 +5,7 @@ use shmem::{
     get_nbi, my_pe, n_pes, node_of, p, put, put_nbi, quiet, sync_all, test, wait_until,
 };
 
-use crate::Check;
+use crate::check::Check;
 
 pub(crate) const CHECKS: &[Check] = &[
     ("flag_after_data", flag_after_data),

@@ -5,7 +5,7 @@ use shmem::{
     nbi_local, p, put, quiet,
 };
 
-use crate::{Check, noise, thorough, usual_or};
+use crate::check::{Check, noise, thorough, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("put_get_all_pairs", put_get_all_pairs),

@@ -5,7 +5,7 @@ use shmem::{
     put_signal, put_signal_nbi, quiet, signal_add, signal_fetch, signal_set, wait_until,
 };
 
-use crate::{Check, noise, usual_or};
+use crate::check::{Check, noise, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("signal_after_data", signal_after_data),

@@ -5,7 +5,7 @@ use shmem::{
     put, quiet,
 };
 
-use crate::{Check, noise, thorough, usual_or};
+use crate::check::{Check, noise, thorough, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("block_strided_puts", block_strided_puts),

@@ -7,7 +7,7 @@ use shmem::{
     SymSlice, Team, TeamConfig, Xor, alloc, barrier_all, free, my_pe, n_pes, node_of,
 };
 
-use crate::{Check, noise, thorough, usual_or};
+use crate::check::{Check, noise, thorough, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("teams_number_their_members", teams_number_their_members),

@@ -5,7 +5,7 @@ use shmem::{
     p, put, quiet, wait_until,
 };
 
-use crate::Check;
+use crate::check::Check;
 
 pub(crate) const CHECKS: &[Check] = &[
     (

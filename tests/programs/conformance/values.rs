@@ -5,7 +5,7 @@ use shmem::{
     get_sym, get_sym_nbi, my_pe, n_pes, put_sym, put_sym_nbi, quiet, scratch,
 };
 
-use crate::{Check, noise, usual_or};
+use crate::check::{Check, noise, usual_or};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("sums_of_values", sums_of_values),

@@ -10,7 +10,7 @@ use shmem::{
     wait_until_any_vector, wait_until_some, wait_until_some_vector,
 };
 
-use crate::Check;
+use crate::check::Check;
 
 pub(crate) const CHECKS: &[Check] = &[
     ("words_of_every_type", words_of_every_type),

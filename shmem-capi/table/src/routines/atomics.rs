@@ -1,6 +1,6 @@
 //! Atomic memory operations.
 
-use super::{Chapter, Context, Routine};
+use super::line::{Chapter, Context, Routine};
 use crate::types::{BITWISE, EXTENDED, STANDARD, Types};
 
 const VALUE: &str = "T *dest, T value, int pe";

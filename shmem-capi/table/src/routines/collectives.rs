@@ -1,6 +1,6 @@
 //! Collectives of teams.
 
-use super::{Chapter, Routine, reduce, type_of};
+use super::line::{Chapter, Routine, reduce, type_of};
 use crate::types::{ARITHMETIC, BITS, ORDERED, RMA, Types};
 
 const PLAIN: &str = "shmem_team_t team, T *dest, const T *source, size_t nelems";

@@ -1,6 +1,6 @@
 //! Remote memory access: put and get in all their forms.
 
-use super::{Chapter, Context, Routine};
+use super::line::{Chapter, Context, Routine};
 use crate::types::{RMA, Types, WIDTHS};
 
 const PLAIN: &str = "T *dest, const T *source, size_t nelems, int pe";

@@ -1,6 +1,6 @@
 //! Setup, exit and queries, thread levels, memory, teams, contexts, profiling.
 
-use super::{Chapter, Context, Routine};
+use super::line::{Chapter, Context, Routine};
 
 pub(super) fn chapters() -> Vec<Chapter> {
     let setup = |proto| Routine::new("setup", proto);

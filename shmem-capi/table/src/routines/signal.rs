@@ -1,6 +1,7 @@
 //! Signals: puts that announce themselves.
 
-use super::{Chapter, Context, Routine, rma};
+use super::line::{Chapter, Context, Routine};
+use super::rma;
 use crate::types::Types;
 
 pub(super) fn chapter() -> Chapter {

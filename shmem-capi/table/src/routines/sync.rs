@@ -1,6 +1,6 @@
 //! Waiting for memory to change, and locks.
 
-use super::{Chapter, Routine};
+use super::line::{Chapter, Routine};
 use crate::types::{STANDARD, WAITED};
 
 /// After the name's verb: parameters, and results of waiting and testing. What is waited for is

@@ -1,23 +1,21 @@
-//! Telling for what this PE waits, in its block of the node's memory.
+//! Reports of what this PE waits for, in its block of the node's memory.
 //!
-//! Whoever is about to sleep tells it, after the polls and yields that most waits end in; so nothing is
-//! told, and nothing costs, where an operation stays on its fast path.
+//! A thread that is about to sleep reports its wait, after the polls and yields that most waits end in. So an
+//! operation that stays on its fast path reports nothing, and pays nothing.
 
 use shmem_ib::connect::endpoint::{Awaited, Watch};
 use shmem_node::pe_block::PeBlock;
 use shmem_node::sys::monotonic_tick_ns;
 use shmem_node::waiting::{Remote, Wait};
 
-use crate::runtime::Runtime;
-
-/// A wait that was told; it is over when this is dropped.
-pub(crate) struct Told {
+/// A wait that was reported; it is over when this is dropped.
+pub(crate) struct WaitReport {
     block: &'static PeBlock,
     note: Option<usize>,
 }
 
-impl Told {
-    /// Tells that the PE of this block waits.
+impl WaitReport {
+    /// Reports that the PE of this block waits.
     #[cold]
     pub(crate) fn begin(block: &'static PeBlock, wait: Wait) -> Self {
         let note = block.waiting.begin(monotonic_tick_ns(), &wait.encode());
@@ -25,7 +23,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for WaitReport {
     fn drop(&mut self) {
         if let Some(note) = self.note {
             self.block.waiting.end(note, monotonic_tick_ns());
@@ -33,15 +31,8 @@ impl Drop for Told {
     }
 }
 
-impl Runtime {
-    /// Tells that this PE waits, until the result is dropped.
-    pub(crate) fn tell_wait(&self, wait: Wait) -> Told {
-        Told::begin(self.block, wait)
-    }
-}
-
-/// The same for waits in the endpoint.
-pub(crate) struct OfEndpoint(pub(crate) &'static PeBlock);
+/// Reports the waits of an endpoint in the block of its PE.
+pub(crate) struct EndpointWaits(pub(crate) &'static PeBlock);
 
 /// A wait for the address of `pe`.
 pub(crate) fn address_of(pe: u32) -> Wait {
@@ -71,7 +62,7 @@ fn remote(what: Awaited) -> Wait {
     }
 }
 
-impl Watch for OfEndpoint {
+impl Watch for EndpointWaits {
     fn begins(&self, what: Awaited) -> Option<usize> {
         let words = remote(what).encode();
         self.0.waiting.begin(monotonic_tick_ns(), &words)
