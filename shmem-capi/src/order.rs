@@ -11,7 +11,7 @@ pub(crate) unsafe fn fence(name: &str, ctx: Ctx) {
     check::running(name);
     // SAFETY: by the caller.
     if let Some(ctx) = unsafe { ctx.find() } {
-        raw::fence(ctx);
+        ctx.fence();
     }
 }
 
@@ -28,7 +28,7 @@ unsafe fn quiet_checked(name: &str, ctx: Ctx) {
     check::running(name);
     // SAFETY: by the caller.
     if let Some(ctx) = unsafe { ctx.find() } {
-        raw::quiet(ctx);
+        ctx.quiet();
     }
 }
 
@@ -41,6 +41,6 @@ pub(crate) unsafe fn pe_quiet(name: &str, ctx: Ctx, target_pes: *const c_int, np
     if npes > 0 {
         // SAFETY: by the caller.
         let pes = unsafe { std::slice::from_raw_parts(target_pes, npes) };
-        raw::pe_quiet(ctx, pes.iter().map(|&pe| check::pe(name, ctx, pe)));
+        ctx.pe_quiet(pes.iter().map(|&pe| check::pe(name, ctx, pe)));
     }
 }

@@ -42,14 +42,8 @@ unsafe fn write_checked(
     // SAFETY: by the caller; the target was checked.
     unsafe {
         let ctx = ctx.get(name);
-        raw::put(
-            ctx,
-            dest,
-            source,
-            bytes,
-            check::target(name, "dest", dest, ctx, pe),
-            completion,
-        );
+        let pe = check::target(name, "dest", dest, ctx, pe);
+        ctx.put_bytes(dest, source, bytes, pe, completion);
     }
 }
 
@@ -86,14 +80,8 @@ unsafe fn read_checked(
     // SAFETY: by the caller; the source was checked.
     unsafe {
         let ctx = ctx.get(name);
-        raw::get(
-            ctx,
-            dest,
-            source,
-            bytes,
-            check::target(name, "source", source, ctx, pe),
-            completion,
-        );
+        let pe = check::target(name, "source", source, ctx, pe);
+        ctx.get_bytes(dest, source, bytes, pe, completion);
     }
 }
 

@@ -21,24 +21,34 @@ impl Ctx {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn atomic(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
-        let rt = self.rt();
-        match self.place(rt, pe, at.offset()) {
+        let call = |pe| RecordedCall::on(Routine::AtomicFetching, pe, width.bytes(), at);
+        self.operate(pe, [at], call, |rt, place| match place {
             // SAFETY: the word lies aligned inside the segment.
             Place::Near(word) => unsafe { word.atomic(width, op) },
-            Place::Far(pe) => self.atomic_watched(rt, at, width, op, pe),
-        }
+            Place::Far(pe) => {
+                let (part, offset) = rt.remote_word(at);
+                rt.far(self.stream(), |net| {
+                    net.atomic(pe as u32, part, offset, width, op)
+                })
+            }
+        })
     }
 
     /// Executes `op` without need of the old value; complete at quiet.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn atomic_plain(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) {
-        let rt = self.rt();
-        match self.place(rt, pe, at.offset()) {
+        let call = |pe| RecordedCall::on(Routine::AtomicPlain, pe, width.bytes(), at);
+        self.operate(pe, [at], call, |rt, place| match place {
             // SAFETY: the word lies aligned inside the segment.
             Place::Near(word) => unsafe { word.post(width, op) },
-            Place::Far(pe) => self.atomic_plain_watched(rt, at, width, op, pe),
-        }
+            Place::Far(pe) => {
+                let (part, offset) = rt.remote_word(at);
+                rt.far(self.stream(), |net| {
+                    net.atomic_plain(pe as u32, part, offset, width, op)
+                });
+            }
+        });
     }
 
     /// Executes `op`; the old value lies in `fetch` at quiet.
@@ -55,78 +65,31 @@ impl Ctx {
         op: AtomicOp,
         pe: usize,
     ) {
-        let rt = self.rt();
-        let world_pe = self.in_job(pe);
-        if rt.is_near(world_pe) {
-            let old = self.atomic(at, width, op, pe);
-            // SAFETY: by the caller; the value is in the low bytes.
-            unsafe {
+        let call = |pe| RecordedCall::on(Routine::AtomicNbi, pe, width.bytes(), at);
+        self.operate(pe, [at], call, |rt, place| match place {
+            // SAFETY: the word lies aligned inside the segment; `fetch` by the caller; the value is in the low bytes.
+            Place::Near(word) => unsafe {
+                let old = word.atomic(width, op);
                 match width {
                     Width::W4 => fetch.cast::<u32>().write_unaligned(old as u32),
                     Width::W8 => fetch.cast::<u64>().write_unaligned(old),
                 }
-            }
-        } else {
-            rt.check_statics(world_pe, at.offset());
-            let begun = rt.call_begins();
-            let (part, offset) = rt.network().registrar.parts().word(at.offset());
-            // SAFETY: by the caller.
-            rt.far(|net| unsafe {
-                let net = self.stream().on(net);
-                net.atomic_fetch_into(world_pe as u32, part, offset, width, op, fetch)
-            });
-            rt.call_ends(begun, || {
-                RecordedCall::on(Routine::AtomicNbi, world_pe, width.bytes(), at)
-            });
-        }
-    }
-
-    #[cold]
-    #[track_caller]
-    fn atomic_watched(
-        &self,
-        rt: &'static Runtime,
-        at: Sym,
-        width: Width,
-        op: AtomicOp,
-        pe: usize,
-    ) -> u64 {
-        let call = || RecordedCall::on(Routine::AtomicFetching, pe, width.bytes(), at);
-        rt.watched(pe, at.offset(), call, |place| match place {
-            // SAFETY: the word lies aligned inside the segment.
-            Place::Near(word) => unsafe { word.atomic(width, op) },
+            },
             Place::Far(pe) => {
-                let (part, offset) = rt.network().registrar.parts().word(at.offset());
-                rt.far(|net| {
-                    let net = self.stream().on(net);
-                    net.atomic(pe as u32, part, offset, width, op)
-                })
-            }
-        })
-    }
-
-    #[cold]
-    #[track_caller]
-    fn atomic_plain_watched(
-        &self,
-        rt: &'static Runtime,
-        at: Sym,
-        width: Width,
-        op: AtomicOp,
-        pe: usize,
-    ) {
-        let call = || RecordedCall::on(Routine::AtomicPlain, pe, width.bytes(), at);
-        rt.watched(pe, at.offset(), call, |place| match place {
-            // SAFETY: the word lies aligned inside the segment.
-            Place::Near(word) => unsafe { word.post(width, op) },
-            Place::Far(pe) => {
-                let (part, offset) = rt.network().registrar.parts().word(at.offset());
-                rt.far(|net| {
-                    let net = self.stream().on(net);
-                    net.atomic_plain(pe as u32, part, offset, width, op)
+                let (part, offset) = rt.remote_word(at);
+                // SAFETY: by the caller.
+                rt.far(self.stream(), |net| unsafe {
+                    net.atomic_fetch_into(pe as u32, part, offset, width, op, fetch)
                 });
             }
         });
+    }
+}
+
+impl Runtime {
+    /// The part of a segment elsewhere in which the word at `at` lies, and its offset there.
+    fn remote_word(&self, at: Sym) -> (u8, u64) {
+        self.network().registrar.parts().word(at.offset())
     }
 }
 

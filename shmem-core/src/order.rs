@@ -6,6 +6,7 @@ use shmem_node::recording::Routine;
 
 use crate::context::{Ctx, routines};
 use crate::heap::access;
+use crate::network::Stream;
 use crate::recording::RecordedCall;
 use crate::runtime::{Runtime, rt, try_rt};
 
@@ -43,8 +44,8 @@ impl Runtime {
 
     /// Completes the operations of all contexts: for finalize, which ends them.
     pub(crate) fn quiet_all(&self) {
-        if self.network.is_some() {
-            self.far(|net| net.quiet_all());
+        if let Some(network) = &self.network {
+            self.far(Stream::RUNTIME, |_| network.endpoint.quiet_all());
         }
         full_fence();
     }
@@ -73,7 +74,7 @@ impl Ctx {
     fn quiet_watched(&self, rt: &Runtime) {
         let begun = rt.call_begins();
         if rt.network.is_some() {
-            rt.far(|net| self.stream().on(net).quiet());
+            rt.far(self.stream(), |net| net.quiet());
         }
         full_fence();
         rt.call_ends(begun, || RecordedCall::of(Routine::Quiet));
@@ -94,7 +95,7 @@ impl Ctx {
         for pe in pes {
             let pe = self.in_job(pe);
             if !rt.is_near(pe) {
-                rt.far(|net| self.stream().on(net).quiet_towards(pe as u32));
+                rt.far(self.stream(), |net| net.quiet_towards(pe as u32));
             }
         }
         full_fence();
@@ -114,14 +115,14 @@ impl Ctx {
     pub(crate) fn release_sources_in(&self, rt: &Runtime) {
         // Inside a node a put is a copy.
         if rt.network.is_some() {
-            rt.far(|net| self.stream().on(net).release_sources());
+            rt.far(self.stream(), |net| net.release_sources());
         }
     }
 
     /// The same of those towards a PE of another node.
     #[cold]
     pub(crate) fn release_sources_towards(&self, rt: &Runtime, pe: usize) {
-        rt.far(|net| self.stream().on(net).release_sources_towards(pe as u32));
+        rt.far(self.stream(), |net| net.release_sources_towards(pe as u32));
     }
 
     #[cold]
@@ -146,6 +147,15 @@ impl Ctx {
         }
         // ORDERING(quiet): as in `quiet`, for PEs of this node.
         cpu_fence(Ordering::AcqRel);
+    }
+}
+
+impl Drop for Ctx {
+    fn drop(&mut self) {
+        if let Some(rt) = self.living() {
+            self.quiet_in(rt);
+            self.give_back(rt);
+        }
     }
 }
 
@@ -184,25 +194,4 @@ routines! {
     pub fn fence(&ctx) {
         ctx.fence();
     }
-}
-
-/// [`Ctx::quiet`] as a function.
-#[inline]
-#[track_caller]
-pub fn quiet_on(ctx: &Ctx) {
-    ctx.quiet();
-}
-
-/// [`Ctx::pe_quiet`] as a function.
-#[inline]
-#[track_caller]
-pub fn pe_quiet_on(ctx: &Ctx, pes: impl IntoIterator<Item = usize>) {
-    ctx.pe_quiet(pes);
-}
-
-/// [`Ctx::fence`] as a function.
-#[inline]
-#[track_caller]
-pub fn fence_on(ctx: &Ctx) {
-    ctx.fence();
 }

@@ -22,11 +22,9 @@ pub use shmem_node::template::marker::Note;
 // Contexts, copies, atomics, signals, order.
 pub use crate::atomics::{AtomicOp, Width, atomic, atomic_nbi, atomic_post, width};
 pub use crate::context::{Connections, Ctx, CtxOptions, MAX_CONTEXTS};
-pub use crate::order::{
-    fence_on as fence, pe_quiet_on as pe_quiet, quiet_alone, quiet_on as quiet,
-};
+pub use crate::order::quiet_alone;
 pub use crate::rma::signalled::put_signal_mem as put_signal;
-pub use crate::rma::{Blocks, Completion, get_blocks, get_mem as get, put_blocks, put_mem as put};
+pub use crate::rma::{Blocks, Completion, get_blocks, put_blocks};
 pub use crate::signal::{Signal, SignalOp, signal_word};
 
 // Waiting and locks.

@@ -8,13 +8,14 @@
 mod numbers;
 mod typed;
 
-use shmem_ib::connect::endpoint::{Context as Operations, ContextId, Endpoint};
-use shmem_ib::device::Device;
+use shmem_ib::connect::endpoint::ContextId;
 
 use self::numbers::NUMBERS;
 
 use crate::error::Error;
-use crate::network::Branch;
+use crate::heap::address::Sym;
+use crate::network::Stream;
+use crate::recording::RecordedCall;
 use crate::runtime::{Place, Runtime, rt, try_rt};
 use crate::team::Members;
 
@@ -48,32 +49,6 @@ pub struct CtxOptions {
     pub connections: Connections,
 }
 
-/// Where the operations of a context go, and under which number.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stream {
-    id: ContextId,
-    branch: Option<&'static Branch>,
-}
-
-impl Stream {
-    const fn shared(id: ContextId) -> Self {
-        Self { id, branch: None }
-    }
-
-    /// Its operations, by this PE's endpoint or a branch of it.
-    #[inline]
-    pub(crate) fn on<'a>(&self, main: &'a Endpoint<Device>) -> Operations<'a, Device> {
-        let endpoint = match self.branch {
-            None => main,
-            Some(branch) => &branch.endpoint,
-        };
-        endpoint.context(self.id)
-    }
-}
-
-/// Of the runtime's own messages.
-pub(crate) const RUNTIME: Stream = Stream::shared(numbers::RUNTIME);
-
 /// The engine's context. All its routines may be called by all threads, whatever its options say; they
 /// panic after the finalize that has completed and ended it.
 ///
@@ -95,7 +70,7 @@ pub(crate) fn begin() {
 }
 
 static DEFAULT: Ctx = Ctx {
-    stream: Stream::shared(ContextId::DEFAULT),
+    stream: Stream::new(ContextId::DEFAULT, None),
     members: None,
     options: CtxOptions {
         private: false,
@@ -141,7 +116,7 @@ impl Ctx {
             own.then(|| network.branch()).flatten()
         });
         Ok(Self {
-            stream: Stream { id, branch },
+            stream: Stream::new(id, branch),
             members: (!everybody).then_some(members),
             options,
             life: rt.life(),
@@ -185,7 +160,7 @@ impl Ctx {
     /// Whether this context has its connections to other nodes for itself.
     #[inline]
     pub fn owns_connections(&self) -> bool {
-        self.stream.branch.is_some()
+        self.stream.branch().is_some()
     }
 
     /// What the program has promised.
@@ -240,14 +215,37 @@ impl Ctx {
         }
     }
 
-    /// Where the byte at `offset` of PE `pe` of this context is.
+    /// Does a one-sided operation of the program on PE `pe` of this context. `act` gets where the first of the
+    /// addresses `at` is; `call` gets the PE's number in the job, and says what is recorded, if anything is.
+    ///
+    /// This is the only way of operations to memory. Inlined is the case that the memory is plainly that of a PE of
+    /// this node; all others, in which more has to be asked, are out of line.
     ///
     /// # Panics
     /// If there is no such PE.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
-    pub(crate) fn place(&self, rt: &'static Runtime, pe: usize, offset: usize) -> Place {
-        rt.place(self.in_job(pe), offset)
+    pub(crate) fn operate<R, const N: usize>(
+        &self,
+        pe: usize,
+        at: [Sym; N],
+        call: impl FnOnce(usize) -> RecordedCall,
+        act: impl FnOnce(&'static Runtime, Place) -> R,
+    ) -> R {
+        const { assert!(N > 0) };
+        let rt = self.rt();
+        match rt.place(self.in_job(pe), at[0].offset()) {
+            near @ Place::Near(_) => act(rt, near),
+            Place::Far(pe) => rt.watched(pe, at, || call(pe), |place| act(rt, place)),
+        }
+    }
+
+    /// Gives back what the context has, when its operations are complete.
+    pub(crate) fn give_back(&self, rt: &Runtime) {
+        if let (Some(branch), Some(network)) = (self.stream.branch(), &rt.network) {
+            network.branches.give_back(branch);
+        }
+        NUMBERS.release(self.stream.id());
     }
 
     /// Hints that a stretch of operations begins (`batch`: they may be sent together, late) which has
@@ -274,18 +272,4 @@ fn no_such_member(pe: usize, n: usize) -> ! {
         "PE {pe} does not exist: the team of this context has PEs 0 to {}",
         n.saturating_sub(1)
     )
-}
-
-impl Drop for Ctx {
-    fn drop(&mut self) {
-        if let Some(rt) = try_rt()
-            && rt.life() == self.life
-        {
-            self.quiet_in(rt);
-            if let (Some(branch), Some(network)) = (self.stream.branch, &rt.network) {
-                network.branches.give_back(branch);
-            }
-            NUMBERS.release(self.stream.id);
-        }
-    }
 }

@@ -4,12 +4,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use shmem_ib::connect::endpoint::ContextId;
 
+use crate::network::Stream;
+
 /// Most contexts of a PE at a time, with the default one. Each costs a few words; a program that
 /// needs more has most likely forgotten to destroy them.
 pub const MAX_CONTEXTS: u16 = 1024;
-
-/// Of the runtime's own messages: a program's quiet has nothing to do with them. 0 is the default context.
-pub(super) const RUNTIME: ContextId = ContextId::new(1);
 
 /// The numbers in use.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ struct State {
 
 impl State {
     const UNUSED: Self = Self {
-        next: RUNTIME.number() + 1,
+        next: Stream::RUNTIME.id().number() + 1,
         released: Vec::new(),
     };
 }
@@ -75,7 +74,7 @@ mod tests {
         assert_eq!(all.len(), usize::from(MAX_CONTEXTS) - 1);
         assert!(
             all.iter()
-                .all(|id| ![ContextId::DEFAULT, RUNTIME].contains(id))
+                .all(|id| ![ContextId::DEFAULT, Stream::RUNTIME.id()].contains(id))
         );
         numbers.release(all[7]);
         assert_eq!(numbers.take(), Some(all[7]));

@@ -2,7 +2,8 @@
 //! what of this PE's memory is registered with the device.
 //!
 //! * [`settings`]: what users ask of devices and endpoints; [`wanted`]: of which device; [`adapter`]: that device, open.
-//! * [`branches`]: more endpoints, for contexts that share no connections; [`progress`]: who serves an endpoint.
+//! * [`stream`]: by which endpoint a context's operations go; [`branches`]: more endpoints, for contexts that share no
+//!   connections; [`progress`]: who serves an endpoint.
 //! * [`directory`]: where the others are; [`layouts`]: which of them have this PE's static data.
 //! * [`register`]: what peers can access, and [`limits`]: whether there is memory for it.
 
@@ -14,6 +15,7 @@ mod limits;
 mod progress;
 mod register;
 mod settings;
+mod stream;
 mod wanted;
 
 use std::os::fd::OwnedFd;
@@ -29,12 +31,12 @@ use shmem_node::settings::{Settings, Transport};
 
 pub(crate) use self::adapter::Adapter;
 use self::adapter::{failed, random};
-pub(crate) use self::branches::Branch;
-use self::branches::Branches;
+use self::branches::{Branch, Branches};
 use self::directory::AddressTable;
 use self::layouts::Layouts;
 use self::progress::Progress;
 use self::register::{Registrar, Shape};
+pub(crate) use self::stream::{Operations, Stream};
 use crate::attach::compares;
 use crate::error::Error;
 use crate::fault;

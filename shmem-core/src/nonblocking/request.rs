@@ -145,7 +145,7 @@ impl<B: Buffer, M: Mode> Request<'_, B, M> {
         if let Some(point) = &self.until
             && self
                 .rt()
-                .is_none_or(|rt| rt.far(|net| self.ctx.stream().on(net).is_past(point)))
+                .is_none_or(|rt| rt.far(self.ctx.stream(), |net| net.is_past(point)))
         {
             self.until = None;
         }
@@ -162,7 +162,7 @@ impl<B: Buffer, M: Mode> Request<'_, B, M> {
         if let Some(point) = self.until.take()
             && let Some(rt) = self.rt()
         {
-            rt.far(|net| self.ctx.stream().on(net).wait_for(&point));
+            rt.far(self.ctx.stream(), |net| net.wait_for(&point));
         }
     }
 
@@ -194,9 +194,9 @@ impl<B: Buffer, M: Mode> Future for Request<'_, B, M> {
             let spins = *left > 0;
             *left = left.saturating_sub(1);
             let (stream, waker) = (request.ctx.stream(), wakers.waker());
-            let done = rt.far(|net| match spins {
-                true => stream.on(net).is_past(point),
-                false => stream.on(net).is_past_or_wakes(point, waker),
+            let done = rt.far(stream, |net| match spins {
+                true => net.is_past(point),
+                false => net.is_past_or_wakes(point, waker),
             });
             if !done {
                 if spins {
@@ -225,7 +225,7 @@ impl<'c, M: Mode> Start<'c, M> {
         let (rt, pe) = (ctx.rt(), ctx.in_job(pe));
         let until = match rt.is_near(pe) {
             true => None,
-            false => rt.far(|net| Ok(ctx.stream().on(net).point(pe as u32))),
+            false => rt.far(ctx.stream(), |net| Ok(net.point(pe as u32))),
         };
         Request {
             ctx,

@@ -17,10 +17,11 @@ pub use self::strided::{Blocks, get_blocks, put_blocks};
 use shmem_ib::connect::endpoint::Source;
 use shmem_node::recording::Routine;
 
-use crate::context::{self, Ctx, Stream};
+use crate::context::Ctx;
 use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::heap::parts::Piece;
+use crate::network::Stream;
 use crate::recording::RecordedCall;
 use crate::runtime::{Place, Runtime};
 
@@ -67,14 +68,19 @@ impl Completion {
 }
 
 impl Ctx {
-    /// Writes `bytes` bytes to `dest` of `pe`.
+    /// Writes `bytes` bytes to `dest` of PE `pe` of the context. `source` may be reused at `completion`.
     ///
     /// # Safety
-    /// `source` is readable for so many bytes until `completion`; the target range lies inside the
-    /// segment.
+    /// `source` is readable for so many bytes until `completion`; `dest` has as many.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_putmem`, `shmem_putmem_nbi`.
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn put_bytes(
+    pub unsafe fn put_bytes(
         &self,
         dest: Sym,
         source: *const u8,
@@ -82,32 +88,11 @@ impl Ctx {
         pe: usize,
         completion: Completion,
     ) {
-        let rt = self.rt();
-        match self.place(rt, pe, dest.offset()) {
-            // SAFETY: by the caller.
-            Place::Near(to) => unsafe { to.put(source, bytes) },
-            // SAFETY: by the caller.
-            Place::Far(pe) => unsafe { self.put_watched(rt, dest, source, bytes, pe, completion) },
-        }
-    }
-
-    /// # Safety
-    /// As for [`Self::put_bytes`].
-    #[cold]
-    unsafe fn put_watched(
-        &self,
-        rt: &'static Runtime,
-        dest: Sym,
-        source: *const u8,
-        bytes: usize,
-        pe: usize,
-        completion: Completion,
-    ) {
-        let call = || {
+        let call = |pe| {
             let routine = completion.form(Routine::Put, Routine::PutNbi);
             RecordedCall::on(routine, pe, bytes, dest)
         };
-        rt.watched(pe, dest.offset(), call, |place| match place {
+        self.operate(pe, [dest], call, |rt, place| match place {
             // SAFETY: by the caller.
             Place::Near(to) => unsafe { to.put(source, bytes) },
             // SAFETY: by the caller.
@@ -117,14 +102,20 @@ impl Ctx {
         });
     }
 
-    /// Reads `bytes` bytes from `source` of `pe`.
+    /// Reads `bytes` bytes from `source` of PE `pe` of the context. They are here at `completion`.
     ///
     /// # Safety
-    /// `dest` is writable for so many bytes until `completion`, and nobody looks at it before; the source
-    /// range lies inside the segment.
+    /// `dest` is writable for so many bytes until `completion`, and nobody looks at it before; `source` has as
+    /// many.
+    ///
+    /// # Panics
+    /// If there is no such PE.
+    ///
+    /// # Spec
+    /// OpenSHMEM 1.6, `shmem_getmem`, `shmem_getmem_nbi`.
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn get_bytes(
+    pub unsafe fn get_bytes(
         &self,
         dest: *mut u8,
         source: Sym,
@@ -132,37 +123,16 @@ impl Ctx {
         pe: usize,
         completion: Completion,
     ) {
-        let rt = self.rt();
-        match self.place(rt, pe, source.offset()) {
-            // SAFETY: by the caller.
-            Place::Near(from) => unsafe { from.get(dest, bytes) },
-            // SAFETY: by the caller.
-            Place::Far(pe) => unsafe { self.get_watched(rt, dest, source, bytes, pe, completion) },
-        }
-    }
-
-    /// # Safety
-    /// As for [`Self::get_bytes`].
-    #[cold]
-    unsafe fn get_watched(
-        &self,
-        rt: &'static Runtime,
-        dest: *mut u8,
-        source: Sym,
-        bytes: usize,
-        pe: usize,
-        completion: Completion,
-    ) {
-        let call = || {
+        let call = |pe| {
             let routine = completion.form(Routine::Get, Routine::GetNbi);
             RecordedCall::on(routine, pe, bytes, source)
         };
-        rt.watched(pe, source.offset(), call, |place| match place {
+        self.operate(pe, [source], call, |rt, place| match place {
             // SAFETY: by the caller.
             Place::Near(from) => unsafe { from.get(dest, bytes) },
             // SAFETY: by the caller.
             Place::Far(pe) => unsafe {
-                rt.get_far(self.stream(), dest, source, bytes, pe, completion)
+                rt.get_far(self.stream(), dest, source, bytes, pe, completion);
             },
         });
     }
@@ -192,8 +162,8 @@ impl Runtime {
                 len,
             } = piece;
             // SAFETY: by the caller.
-            kept |= self.far(|net| unsafe {
-                let (net, stays) = (stream.on(net), completion.of_source());
+            kept |= self.far(stream, |net| unsafe {
+                let stays = completion.of_source();
                 net.put(pe as u32, part, offset, source.add(at), len, stays)
             });
         }
@@ -220,8 +190,7 @@ impl Runtime {
                 len,
             } = piece;
             // SAFETY: by the caller.
-            self.far(|net| unsafe {
-                let net = stream.on(net);
+            self.far(stream, |net| unsafe {
                 let waits = completion != Completion::AtQuiet;
                 net.get(pe as u32, part, offset, dest.add(at), len, waits)
             });
@@ -250,7 +219,7 @@ impl Runtime {
         }
         let dest = Sym::new(offset);
         // SAFETY: by the caller.
-        unsafe { self.put_far(context::RUNTIME, dest, from, len, pe, completion) };
+        unsafe { self.put_far(Stream::RUNTIME, dest, from, len, pe, completion) };
     }
 
     /// Reads `len` bytes from `offset` of `pe`'s segment, as a message of the runtime.
@@ -275,13 +244,13 @@ impl Runtime {
         }
         let source = Sym::new(offset);
         // SAFETY: by the caller.
-        unsafe { self.get_far(context::RUNTIME, to, source, len, pe, completion) };
+        unsafe { self.get_far(Stream::RUNTIME, to, source, len, pe, completion) };
     }
 
     /// Completes the runtime's own messages.
     pub(crate) fn quiet_raw(&self) {
         if self.network.is_some() {
-            self.far(|net| context::RUNTIME.on(net).quiet());
+            self.far(Stream::RUNTIME, |net| net.quiet());
         }
     }
 
@@ -291,53 +260,4 @@ impl Runtime {
         let local = Some(inside).filter(|at| *at < self.node.segment_len());
         self.network().registrar.parts().copies(offset, local, len)
     }
-}
-
-/// Writes `bytes` bytes to `dest` of PE `pe` of the context. `source` may be reused at `completion`.
-///
-/// # Safety
-/// `source` is readable for so many bytes until `completion`; `dest` has as many.
-///
-/// # Panics
-/// If there is no such PE.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_putmem`, `shmem_putmem_nbi`.
-#[inline]
-#[track_caller]
-pub unsafe fn put_mem(
-    ctx: &Ctx,
-    dest: Sym,
-    source: *const u8,
-    bytes: usize,
-    pe: usize,
-    completion: Completion,
-) {
-    // SAFETY: by the caller.
-    unsafe { ctx.put_bytes(dest, source, bytes, pe, completion) };
-}
-
-/// Reads `bytes` bytes from `source` of PE `pe` of the context. They are here at `completion`.
-///
-/// # Safety
-/// `dest` is writable for so many bytes until `completion`, and nobody looks at it before; `source` has as
-/// many.
-///
-/// # Panics
-/// If there is no such PE.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_getmem`, `shmem_getmem_nbi`.
-#[inline]
-#[track_caller]
-pub unsafe fn get_mem(
-    ctx: &Ctx,
-    dest: *mut u8,
-    source: Sym,
-    bytes: usize,
-    pe: usize,
-    completion: Completion,
-) {
-    // SAFETY: by the caller.
-    unsafe { ctx.get_bytes(dest, source, bytes, pe, completion) };
 }

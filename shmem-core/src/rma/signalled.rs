@@ -34,8 +34,11 @@ impl Ctx {
         pe: usize,
         completion: Completion,
     ) {
-        let rt = self.rt();
-        let put = |place| match place {
+        let call = |pe| {
+            let routine = completion.form(Routine::PutSignal, Routine::PutSignalNbi);
+            RecordedCall::on(routine, pe, bytes, signal.at)
+        };
+        self.operate(pe, [dest, signal.at], call, |rt, place| match place {
             Place::Near(to) => {
                 let word = to.elsewhere(signal.at.offset());
                 // SAFETY: readable by the caller; the target and the word are mapped, and the word is
@@ -57,18 +60,7 @@ impl Ctx {
                     self.release_sources_towards(rt, far);
                 }
             }
-        };
-        match self.place(rt, pe, dest.offset()) {
-            Place::Far(far) => {
-                let call = || {
-                    let routine = completion.form(Routine::PutSignal, Routine::PutSignalNbi);
-                    RecordedCall::on(routine, far, bytes, signal.at)
-                };
-                rt.check_statics(far, signal.at.offset());
-                rt.watched(far, dest.offset(), call, put);
-            }
-            near => put(near),
-        }
+        });
     }
 }
 

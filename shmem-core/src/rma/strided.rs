@@ -215,8 +215,8 @@ pub unsafe fn put_blocks(
     pe: usize,
     completion: Completion,
 ) {
-    let rt = ctx.rt();
-    let put = |place| match place {
+    let call = |pe| RecordedCall::on(Routine::Iput, pe, blocks.count * blocks.bytes, dest);
+    ctx.operate(pe, [dest], call, |_, place| match place {
         Place::Near(to) => {
             // SAFETY: by the caller; the target is mapped.
             unsafe { copy_blocks(source, to.at(), blocks) };
@@ -225,14 +225,7 @@ pub unsafe fn put_blocks(
         Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
         Place::Far(_) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe, completion) },
-    };
-    match ctx.place(rt, pe, dest.offset()) {
-        Place::Far(far) => {
-            let call = || RecordedCall::on(Routine::Iput, far, blocks.count * blocks.bytes, dest);
-            rt.watched(far, dest.offset(), call, put);
-        }
-        near => put(near),
-    }
+    });
 }
 
 /// [`put_blocks`], then updates a signal there, which no block overlaps: who sees the signal sees the blocks.
@@ -287,19 +280,12 @@ pub unsafe fn get_blocks(
     pe: usize,
     completion: Completion,
 ) {
-    let rt = ctx.rt();
-    let get = |place| match place {
+    let call = |pe| RecordedCall::on(Routine::Iget, pe, blocks.count * blocks.bytes, source);
+    ctx.operate(pe, [source], call, |_, place| match place {
         // SAFETY: by the caller; the source is mapped.
         Place::Near(from) => unsafe { copy_blocks(from.at(), dest, blocks) },
         Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
         // SAFETY: by the caller.
         Place::Far(_) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe, completion) },
-    };
-    match ctx.place(rt, pe, source.offset()) {
-        Place::Far(far) => {
-            let call = || RecordedCall::on(Routine::Iget, far, blocks.count * blocks.bytes, source);
-            rt.watched(far, source.offset(), call, get);
-        }
-        near => get(near),
-    }
+    });
 }

@@ -14,8 +14,7 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use shmem_ib::connect::endpoint::{ConnError, Endpoint};
-use shmem_ib::device::Device;
+use shmem_ib::connect::endpoint::ConnError;
 use shmem_ib::spin::SpinLimit;
 use shmem_node::pe_block::PeBlock;
 use shmem_node::recording::Recorder;
@@ -27,7 +26,7 @@ use crate::attach;
 use crate::error::Error;
 use crate::fault;
 use crate::heap::allocator::Allocator;
-use crate::network::Network;
+use crate::network::{Network, Operations, Stream};
 
 pub(crate) use self::place::Place;
 pub use self::place::{Near, near};
@@ -236,13 +235,17 @@ impl Runtime {
             .expect("a PE on another node exists only in jobs of several nodes")
     }
 
-    /// Calls the network. A thread of this PE that waits for its memory is woken by the network itself, when that has
+    /// Calls the network, for a stream of operations. A thread of this PE that waits for its memory is woken by the network itself, when that has
     /// written there for a peer or for an operation of this PE. Ends the job if the network fails.
-    pub(crate) fn far<T>(&self, call: impl FnOnce(&Endpoint<Device>) -> Result<T, ConnError>) -> T {
+    pub(crate) fn far<T>(
+        &self,
+        stream: Stream,
+        call: impl FnOnce(Operations<'_>) -> Result<T, ConnError>,
+    ) -> T {
         if sys::was_forked() {
             fault::is_no_pe();
         }
-        self.or_die(call(&self.network().endpoint))
+        self.or_die(call(stream.on(&self.network().endpoint)))
     }
 
     /// Takes in what other nodes have sent, without waiting. Returns whether there was anything.

@@ -70,10 +70,9 @@ impl Runtime {
     /// Where it really is, for an operation that is recorded if any is.
     ///
     /// # Panics
-    /// If there is no such PE, or it has other static data at `offset`.
+    /// If there is no such PE.
     #[track_caller]
     pub(crate) fn real_place(&'static self, pe: usize, offset: usize) -> Place {
-        self.check_statics(pe, offset);
         match self.is_near(pe) {
             true => Place::Near(self.near(pe, offset)),
             false => Place::Far(pe),

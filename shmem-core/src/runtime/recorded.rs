@@ -6,6 +6,7 @@
 
 use super::place::Place;
 use super::{Runtime, try_rt};
+use crate::heap::address::Sym;
 use crate::recording::{self, Begun, RecordedCall, Scope};
 
 impl Runtime {
@@ -28,18 +29,26 @@ impl Runtime {
         }
     }
 
-    /// Does an operation of the program on `pe` that is no plain access to memory, and records it if any is.
-    #[inline]
+    /// Does an operation of the program on `pe` that is no plain access to memory, and records it if any is. It uses all
+    /// of these addresses; `act` gets where the first one is.
+    ///
+    /// # Panics
+    /// If `pe` has other static data there.
+    #[cold]
+    #[inline(never)]
     #[track_caller]
-    pub(crate) fn watched<R>(
+    pub(crate) fn watched<R, const N: usize>(
         &'static self,
         pe: usize,
-        offset: usize,
+        at: [Sym; N],
         call: impl FnOnce() -> RecordedCall,
         act: impl FnOnce(Place) -> R,
     ) -> R {
         let begun = self.call_begins();
-        let done = act(self.real_place(pe, offset));
+        for sym in at {
+            self.check_statics(pe, sym.offset());
+        }
+        let done = act(self.real_place(pe, at[0].offset()));
         self.call_ends(begun, call);
         done
     }

@@ -154,9 +154,6 @@ impl Runtime {
         }
     }
 
-    /// Models have no static data.
-    pub(crate) fn check_statics(&self, _pe: usize, _offset: usize) {}
-
     pub(crate) fn in_collective(&self, _team: &Team) -> Wait {
         Wait::Init
     }
@@ -191,16 +188,6 @@ impl Runtime {
         // SAFETY: by the caller.
         unsafe { memory::hca_write(source, to, bytes) };
         false
-    }
-
-    pub(crate) fn watched<R>(
-        &self,
-        pe: usize,
-        _offset: usize,
-        _call: impl FnOnce() -> RecordedCall,
-        run: impl FnOnce(Place) -> R,
-    ) -> R {
-        run(Place::Far(pe))
     }
 }
 
@@ -285,11 +272,19 @@ impl Ctx {
 
     pub(crate) fn stream(&self) {}
 
-    pub(crate) fn place(&self, _rt: &Runtime, pe: usize, offset: usize) -> Place {
-        match self {
+    pub(crate) fn operate<R, const N: usize>(
+        &self,
+        pe: usize,
+        at: [Sym; N],
+        _call: impl FnOnce(usize) -> RecordedCall,
+        act: impl FnOnce(&'static Runtime, Place) -> R,
+    ) -> R {
+        let offset = at[0].offset();
+        let place = match self {
             Self::Near => Place::Near(Near { pe, offset }),
             Self::Far => Place::Far(pe),
-        }
+        };
+        act(self.rt(), place)
     }
 
     pub(crate) fn atomic(&self, at: Sym, _width: Width, op: AtomicOp, pe: usize) -> u64 {

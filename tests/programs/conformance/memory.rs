@@ -173,7 +173,7 @@ fn pointers() {
 
 /// Blocks of all sizes come and go, on every PE at the same offsets.
 fn many_sizes() {
-    let mut noise = crate::noise(7);
+    let mut noise = crate::check::noise(7);
     let mut live: Vec<SymSlice<u8>> = Vec::new();
     for round in 0..60 {
         if live.len() > 8 || (round % 3 == 2 && !live.is_empty()) {
