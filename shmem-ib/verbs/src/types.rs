@@ -239,77 +239,26 @@ impl Mtu {
     }
 }
 
-/// Rights on a memory region or queue pair; combine them with `|`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Access(u8);
+bitflags::bitflags! {
+    /// Rights on a memory region or queue pair; combine them with `|`.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct Access: u8 {
+        /// The HCA may write it for local requests (receives, READ and atomic results).
+        const LOCAL_WRITE = 1;
+        /// Peers may write.
+        const REMOTE_WRITE = 2;
+        /// Peers may read.
+        const REMOTE_READ = 4;
+        /// Peers may execute atomics.
+        const REMOTE_ATOMIC = 8;
+    }
+}
 
 impl Access {
     /// Local reading only: a source of sends and writes.
-    pub const NONE: Self = Self(0);
-    /// The HCA may write it for local requests (receives, READ and atomic results).
-    pub const LOCAL_WRITE: Self = Self(1);
-    /// Peers may write.
-    pub const REMOTE_WRITE: Self = Self(2);
-    /// Peers may read.
-    pub const REMOTE_READ: Self = Self(4);
-    /// Peers may execute atomics.
-    pub const REMOTE_ATOMIC: Self = Self(8);
+    pub const NONE: Self = Self::empty();
     /// Everything that a symmetric segment needs.
-    pub const ALL: Self = Self(15);
-
-    /// The rights as a number.
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// The rights that [`Access::bits`] gave; unknown ones are left out.
-    pub const fn from_bits(bits: u8) -> Self {
-        Self(bits & Self::ALL.0)
-    }
-
-    /// Whether all rights of `other` are among these.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Whether any right of `other` is among these.
-    #[must_use]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-}
-
-impl std::ops::BitOr for Access {
-    type Output = Self;
-    fn bitor(self, rhs: Self) -> Self {
-        Self(self.0 | rhs.0)
-    }
-}
-
-impl fmt::Debug for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(Access, &str); 4] = [
-            (Access::LOCAL_WRITE, "LOCAL_WRITE"),
-            (Access::REMOTE_WRITE, "REMOTE_WRITE"),
-            (Access::REMOTE_READ, "REMOTE_READ"),
-            (Access::REMOTE_ATOMIC, "REMOTE_ATOMIC"),
-        ];
-        if self.0 == 0 {
-            return f.write_str("NONE");
-        }
-        let mut first = true;
-        for (right, name) in NAMES {
-            if self.contains(right) {
-                if !first {
-                    f.write_str("|")?;
-                }
-                f.write_str(name)?;
-                first = false;
-            }
-        }
-        Ok(())
-    }
+    pub const ALL: Self = Self::all();
 }
 
 /// Transport service of a queue pair.

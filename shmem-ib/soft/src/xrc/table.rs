@@ -289,7 +289,7 @@ impl<'a> Table<'a> {
         let key = key.load(Ordering::Relaxed);
         let region = Region {
             rkey: Rkey(key as u32),
-            access: Access::from_bits((key >> 32) as u8),
+            access: Access::from_bits_truncate((key >> 32) as u8),
             va: va.load(Ordering::Relaxed),
             len: len.load(Ordering::Relaxed),
             offset: offset.load(Ordering::Relaxed),
