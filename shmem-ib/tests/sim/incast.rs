@@ -84,11 +84,7 @@ impl Incast {
     }
 
     fn post_write(&mut self, sender: usize) {
-        let op = SendOp::Write {
-            raddr: self.part(sender),
-            rkey: self.target.rkey,
-            imm: None,
-        };
+        let op = SendOp::write(self.part(sender), self.target.rkey);
         self.post(sender, op, MESSAGE);
     }
 
@@ -242,11 +238,7 @@ fn one_sender_has_the_receiver_to_itself() {
 fn alone(incast: &mut Incast) -> u64 {
     let (raddr, rkey) = (incast.part(0), incast.target.rkey);
     let read = SendOp::Read { raddr, rkey };
-    let add = SendOp::FetchAdd {
-        raddr,
-        rkey,
-        add: 1,
-    };
+    let add = SendOp::fetch_add(raddr, rkey, 1);
     let mut begun = 0;
     for round in 0..8 {
         if round == 4 {

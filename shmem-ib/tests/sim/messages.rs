@@ -224,11 +224,7 @@ impl World {
             _ => (0..len).map(|_| self.rng.next_u32() as u8).collect(),
         };
         let op = match kind {
-            0 => SendOp::Write {
-                raddr: base(to) + counter_at,
-                rkey,
-                imm: None,
-            },
+            0 => SendOp::write(base(to) + counter_at, rkey),
             1 | 2 => SendOp::Send { imm },
             _ => SendOp::Write {
                 raddr: base(to) + written_to as u64,

@@ -293,11 +293,7 @@ fn a_doubled_send_is_executed_once() {
 fn no_receive_for_a_message_of_two_packets() {
     let mut w = Wire::new(7);
     let (raddr, rkey) = w.target();
-    let write = SendOp::Write {
-        raddr,
-        rkey,
-        imm: None,
-    };
+    let write = SendOp::write(raddr, rkey);
     w.post(1, write, 1);
     w.post(2, SEND, MTU + 1);
     w.post(3, write, 1);

@@ -201,17 +201,9 @@ fn run(key: [u8; 16], value: u8, replays: &[Recorded]) -> (Outcome, Job, u64) {
         let wr = RecvWr { wr_id, sges: &sges };
         end.engine.post_recv(end.qpn, &wr).unwrap();
     }
-    let write = |at| SendOp::Write {
-        raddr: BASE + at,
-        rkey,
-        imm: None,
-    };
+    let write = |at| SendOp::write(BASE + at, rkey);
     let (raddr, back) = (BASE + TARGET, 1024);
-    let add = SendOp::FetchAdd {
-        raddr: BASE + COUNTER,
-        rkey,
-        add: 1,
-    };
+    let add = SendOp::fetch_add(BASE + COUNTER, rkey, 1);
     for (wr_id, op, at, len) in [
         (1, write(TARGET), 0, 8),
         (2, SendOp::Read { raddr, rkey }, back, 8),
@@ -315,11 +307,7 @@ fn an_invitation_that_was_recorded_makes_nobody_connect() {
     again(&mut job, 1);
     // The peer invites once more.
     let rkey = job.ends[1].mr.rkey;
-    let op = SendOp::Write {
-        raddr: BASE + BULK,
-        rkey,
-        imm: None,
-    };
+    let op = SendOp::write(BASE + BULK, rkey);
     job.post(7, op, 0, LONG);
     job.exchange();
     assert_eq!(job.connects.len(), 2);

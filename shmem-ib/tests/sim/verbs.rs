@@ -215,15 +215,7 @@ impl World {
                     memory.bytes_mut()[local..local + len].copy_from_slice(&data);
                 }
                 change = Some((offset, data));
-                (
-                    SendOp::Write {
-                        raddr: target(offset),
-                        rkey: to.rkey,
-                        imm: None,
-                    },
-                    len,
-                    Expect::Nothing,
-                )
+                (SendOp::write(target(offset), to.rkey), len, Expect::Nothing)
             }
             4..=6 => {
                 read = Some((offset, offset + len));
@@ -237,22 +229,14 @@ impl World {
             7 => {
                 let index = dir.to * SHARED_WORDS + pick as usize;
                 let raddr = base(dir.to) + 8 * pick;
-                let op = SendOp::FetchAdd {
-                    raddr,
-                    rkey: to.rkey,
-                    add: 1,
-                };
+                let op = SendOp::fetch_add(raddr, to.rkey, 1);
                 (op, 8, Expect::Shared(local, index))
             }
             _ if overlaps(&dir.reads, word_at, 8) => return,
             8 => {
                 let new = word.wrapping_add(add);
                 change = Some((word_at, new.to_ne_bytes().to_vec()));
-                let op = SendOp::FetchAdd {
-                    raddr: target(word_at),
-                    rkey: to.rkey,
-                    add,
-                };
+                let op = SendOp::fetch_add(target(word_at), to.rkey, add);
                 (op, 8, Expect::Bytes(local, word.to_ne_bytes().to_vec()))
             }
             _ => {

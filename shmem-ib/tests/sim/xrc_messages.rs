@@ -178,7 +178,7 @@ impl World {
                         let old = u64::from_ne_bytes(word[..].try_into().unwrap());
                         word.copy_from_slice(&old.wrapping_add(add).to_ne_bytes());
                         let raddr = area + at as u64;
-                        let op = SendOp::FetchAdd { raddr, rkey, add };
+                        let op = SendOp::fetch_add(raddr, rkey, add);
                         self.post(i, qp, id, op, to, 8);
                     }
                     // A send goes through a target of the process that it is for.

@@ -187,11 +187,7 @@ fn is_repeated(a: &Port, b: &Port) {
 }
 
 fn write(to: &Port) -> SendOp {
-    SendOp::Write {
-        raddr: to.mem.at(0),
-        rkey: to.mem.mr.rkey,
-        imm: None,
-    }
+    SendOp::write(to.mem.at(0), to.mem.mr.rkey)
 }
 
 #[test]
@@ -360,15 +356,7 @@ fn held_back_posts_leave_by_themselves() {
         a.mem.set_word(0, round);
         for i in 0..5 {
             let raddr = b.mem.at(8 * i);
-            a.post(
-                round,
-                SendOp::Write {
-                    raddr,
-                    rkey: b.mem.mr.rkey,
-                    imm: None,
-                },
-                8,
-            );
+            a.post(round, SendOp::write(raddr, b.mem.mr.rkey), 8);
         }
         soon("the last of five posts has left", || {
             b.mem.word(32) == round
@@ -387,11 +375,7 @@ fn unpolled_completions_do_not_stop_the_wire() {
     a.connect(&b);
     b.connect(&a);
     let _pb = b.progress();
-    let at = |i: usize| SendOp::Write {
-        raddr: b.mem.at(8 * i),
-        rkey: b.mem.mr.rkey,
-        imm: None,
-    };
+    let at = |i: usize| SendOp::write(b.mem.at(8 * i), b.mem.mr.rkey);
     a.mem.set_word(0, 7);
     a.post(1, at(0), 8);
     while a.hca.wait(LONG) != Wake::Work {}
@@ -466,11 +450,7 @@ fn remote_and_local_atomics_are_coherent() {
             word.fetch_add(1, Ordering::AcqRel);
         }
     });
-    let op = SendOp::FetchAdd {
-        raddr: b.mem.at(0),
-        rkey: b.mem.mr.rkey,
-        add: 1 << 32,
-    };
+    let op = SendOp::fetch_add(b.mem.at(0), b.mem.mr.rkey, 1 << 32);
     for i in 0..N {
         a.post(i, op, 8);
         assert_eq!(a.reap().status, WcStatus::Success);

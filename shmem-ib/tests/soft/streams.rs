@@ -94,11 +94,7 @@ impl Port {
 }
 
 fn write(to: &Port, at: usize) -> SendOp {
-    SendOp::Write {
-        raddr: to.mem.at(at),
-        rkey: to.mem.mr.rkey,
-        imm: None,
-    }
+    SendOp::write(to.mem.at(at), to.mem.mr.rkey)
 }
 
 fn read(from: &Port, at: usize) -> SendOp {
@@ -267,11 +263,7 @@ fn memory_is_not_written_to_any_more_when_its_registration_has_ended() {
     let ends = pair([Some(FROM); 2]);
     opened(&ends);
     let target = Region::new(&*ends[1].hca, 8 * MIB, Access::ALL);
-    let op = SendOp::Write {
-        raddr: target.at(0),
-        rkey: target.mr.rkey,
-        imm: None,
-    };
+    let op = SendOp::write(target.at(0), target.mr.rkey);
     ends[0].post(1, op, 0, 8 * MIB);
     ends[1].hca.poll_cq(ends[1].cq, &mut []);
     ends[1].hca.dereg_mr(&target.mr).unwrap();

@@ -318,11 +318,7 @@ fn node() -> (OwnedFd, OwnedFd, Process, Process) {
 }
 
 const fn write(p: &Process, offset: u64) -> SendOp {
-    SendOp::Write {
-        raddr: p.va + offset,
-        rkey: p.rkey,
-        imm: None,
-    }
+    SendOp::write(p.va + offset, p.rkey)
 }
 
 #[test]
@@ -353,11 +349,7 @@ fn the_target_of_one_process_serves_the_memory_of_another() {
     // Additions over the wire and by the owner's processor, on one word at once.
     const N: u64 = 2000;
     y.command(&format!("add {N}"));
-    let add = SendOp::FetchAdd {
-        raddr: y.va,
-        rkey: y.rkey,
-        add: 1,
-    };
+    let add = SendOp::fetch_add(y.va, y.rkey, 1);
     for _ in 0..N {
         assert_eq!(ini.run(add, y.srqn, 0, 8), WcStatus::Success);
     }

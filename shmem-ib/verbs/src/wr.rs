@@ -284,6 +284,19 @@ pub enum SendOp {
 }
 
 impl SendOp {
+    /// A WRITE without immediate data.
+    #[must_use]
+    pub const fn write(raddr: u64, rkey: Rkey) -> Self {
+        let imm = None;
+        Self::Write { raddr, rkey, imm }
+    }
+
+    /// An addition.
+    #[must_use]
+    pub const fn fetch_add(raddr: u64, rkey: Rkey, add: u64) -> Self {
+        Self::FetchAdd { raddr, rkey, add }
+    }
+
     /// Whether the local buffer is written by the operation rather than read.
     #[must_use]
     pub const fn writes_local(&self) -> bool {

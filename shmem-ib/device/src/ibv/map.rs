@@ -388,15 +388,7 @@ mod tests {
                 5,
                 3,
             ),
-            (
-                SendOp::FetchAdd {
-                    raddr,
-                    rkey,
-                    add: 0,
-                },
-                6,
-                4,
-            ),
+            (SendOp::fetch_add(raddr, rkey, 0), 6, 4),
         ] {
             assert_eq!(wr_opcode(&op), request, "{op:?}");
             assert_eq!(wc_opcode(completion), Some(WcOpcode::from(&op)), "{op:?}");

@@ -94,24 +94,8 @@ pub fn atomics_return_old_values<F: Fabric>(fabric: &F) {
     let (raddr, rkey) = (link.b.mem.at(64), link.b.mem.mr.rkey);
     link.b.mem.set_word(64, u64::MAX - 1);
     let ops = [
-        (
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: 3,
-            },
-            u64::MAX - 1,
-            1,
-        ),
-        (
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: u64::MAX,
-            },
-            1,
-            0,
-        ),
+        (SendOp::fetch_add(raddr, rkey, 3), u64::MAX - 1, 1),
+        (SendOp::fetch_add(raddr, rkey, u64::MAX), 1, 0),
         (
             SendOp::CmpSwap {
                 raddr,
@@ -132,15 +116,7 @@ pub fn atomics_return_old_values<F: Fabric>(fabric: &F) {
             0,
             1 << 60,
         ),
-        (
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: 0,
-            },
-            1 << 60,
-            1 << 60,
-        ),
+        (SendOp::fetch_add(raddr, rkey, 0), 1 << 60, 1 << 60),
     ];
     for (i, (op, old, new)) in ops.into_iter().enumerate() {
         link.a.mem.set_word(16, 0xdead);
@@ -231,15 +207,8 @@ pub fn requests_of_one_queue_keep_their_order<F: Fabric>(fabric: &F) {
                 .post(i as u64, link.write_to_b(0), link.a.mem.sge(8 * i, 8));
         }
         link.a.post(8, link.read_from_b(0), link.a.mem.sge(512, 8));
-        link.a.post(
-            9,
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: 1,
-            },
-            link.a.mem.sge(520, 8),
-        );
+        link.a
+            .post(9, SendOp::fetch_add(raddr, rkey, 1), link.a.mem.sge(520, 8));
         link.a.post(10, link.read_from_b(0), link.a.mem.sge(528, 8));
         for i in 0..=10 {
             link.expect(i);
@@ -294,11 +263,7 @@ pub fn outstanding_reads_and_atomics<F: Fabric>(fabric: &F) {
             } else {
                 link.a.post(
                     i,
-                    SendOp::FetchAdd {
-                        raddr,
-                        rkey,
-                        add: 1,
-                    },
+                    SendOp::fetch_add(raddr, rkey, 1),
                     link.a.mem.sge(slot, 8),
                 );
             }
@@ -335,22 +300,14 @@ pub fn both_directions_at_once<F: Fabric>(fabric: &F) {
     for round in 0..4 {
         for (me, peer) in sides {
             let (rkey, at) = (peer.mem.mr.rkey, |offset| peer.mem.at(offset));
-            let write = SendOp::Write {
-                raddr: at(HALF),
-                rkey,
-                imm: None,
-            };
+            let write = SendOp::write(at(HALF), rkey);
             me.post(0, write, me.mem.sge(0, HALF));
             me.post(
                 1,
                 SendOp::Read { raddr: at(0), rkey },
                 me.mem.sge(2 * HALF, HALF),
             );
-            let add = SendOp::FetchAdd {
-                raddr: at(3 * HALF),
-                rkey,
-                add: 1,
-            };
+            let add = SendOp::fetch_add(at(3 * HALF), rkey, 1);
             me.post(2, add, me.mem.sge(3 * HALF + 8, 8));
         }
         for (me, _) in sides {
@@ -389,22 +346,14 @@ pub fn psn_wraps<F: Fabric>(fabric: &F) {
         let (raddr, rkey) = (link.b.mem.at(2 << 20), link.b.mem.mr.rkey);
         link.a.post(
             0,
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: 1,
-            },
+            SendOp::fetch_add(raddr, rkey, 1),
             link.a.mem.sge(2 << 20, 8),
         );
         link.a
             .post(1, link.write_to_b(0), link.a.mem.sge(0, 1 << 20));
         link.a.post(
             2,
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: 1,
-            },
+            SendOp::fetch_add(raddr, rkey, 1),
             link.a.mem.sge(2 << 20, 8),
         );
         link.a

@@ -37,11 +37,7 @@ pub fn remote_access_errors<F: Fabric>(fabric: &F) {
     let link = || Link::new(fabric, Options::default());
     let l = link();
     let rkey = Rkey(l.b.mem.mr.rkey.0 ^ 0x100);
-    let op = SendOp::Write {
-        raddr: l.b.mem.at(0),
-        rkey,
-        imm: None,
-    };
+    let op = SendOp::write(l.b.mem.at(0), rkey);
     fails(&l, op, l.a.mem.sge(0, 8), WcStatus::RemAccessErr);
     let l = link();
     fails(
@@ -66,11 +62,7 @@ pub fn remote_access_errors<F: Fabric>(fabric: &F) {
     );
     let l = link();
     let (raddr, rkey) = (l.b.mem.at(len), l.b.mem.mr.rkey);
-    let op = SendOp::FetchAdd {
-        raddr,
-        rkey,
-        add: 1,
-    };
+    let op = SendOp::fetch_add(raddr, rkey, 1);
     fails(&l, op, l.a.mem.sge(0, 8), WcStatus::RemAccessErr);
     let l = link();
     let op = SendOp::Read {
@@ -90,17 +82,9 @@ pub fn remote_access_errors<F: Fabric>(fabric: &F) {
         let region = Region::new(l.b.hca, 4096, given);
         let (raddr, rkey) = (region.at(0), region.mr.rkey);
         let op = [
-            SendOp::Write {
-                raddr,
-                rkey,
-                imm: None,
-            },
+            SendOp::write(raddr, rkey),
             SendOp::Read { raddr, rkey },
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: 1,
-            },
+            SendOp::fetch_add(raddr, rkey, 1),
             SendOp::CmpSwap {
                 raddr,
                 rkey,
@@ -130,17 +114,9 @@ pub fn missing_rights_of_the_queue_pair<F: Fabric>(fabric: &F) {
         );
         let (raddr, rkey) = (l.b.mem.at(1024), l.b.mem.mr.rkey);
         let op = [
-            SendOp::Write {
-                raddr,
-                rkey,
-                imm: None,
-            },
+            SendOp::write(raddr, rkey),
             SendOp::Read { raddr, rkey },
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: 1,
-            },
+            SendOp::fetch_add(raddr, rkey, 1),
         ][wanted];
         l.a.post(1, op, l.a.mem.sge(0, 8));
         let c = l.next(&l.a);
@@ -158,15 +134,7 @@ pub fn deregistered_memory_is_gone<F: Fabric>(fabric: &F) {
     let l = Link::new(fabric, Options::default());
     let region = Region::new(l.b.hca, 4096, Access::ALL);
     let (raddr, rkey) = (region.at(0), region.mr.rkey);
-    l.a.post(
-        1,
-        SendOp::Write {
-            raddr,
-            rkey,
-            imm: None,
-        },
-        l.a.mem.sge(0, 8),
-    );
+    l.a.post(1, SendOp::write(raddr, rkey), l.a.mem.sge(0, 8));
     l.expect(1);
     l.b.hca.dereg_mr(&region.mr).expect("dereg_mr");
     if fabric.holds(
@@ -178,11 +146,7 @@ pub fn deregistered_memory_is_gone<F: Fabric>(fabric: &F) {
     }
     fails(
         &l,
-        SendOp::Write {
-            raddr,
-            rkey,
-            imm: None,
-        },
+        SendOp::write(raddr, rkey),
         l.a.mem.sge(0, 8),
         WcStatus::RemAccessErr,
     );
@@ -229,11 +193,7 @@ pub fn local_protection_error<F: Fabric>(fabric: &F) {
 pub fn misaligned_atomic<F: Fabric>(fabric: &F) {
     let l = Link::new(fabric, Options::default());
     let (raddr, rkey) = (l.b.mem.at(4), l.b.mem.mr.rkey);
-    let op = SendOp::FetchAdd {
-        raddr,
-        rkey,
-        add: 1,
-    };
+    let op = SendOp::fetch_add(raddr, rkey, 1);
     let posts = fabric.beyond().posts_misaligned_atomics;
     if !fabric.holds(posts, "misaligned atomics may be refused at the post") {
         let sges = [l.a.mem.sge(0, 8)];
@@ -319,15 +279,7 @@ pub fn requests_that_no_queue_takes<F: Fabric>(fabric: &F) {
         matches!(got, Err(VerbsError::InvalidAttr { .. })),
         "{got:?}"
     );
-    let got = post(
-        SendOp::FetchAdd {
-            raddr,
-            rkey,
-            add: 1,
-        },
-        l.a.mem.sge(0, 4),
-        None,
-    );
+    let got = post(SendOp::fetch_add(raddr, rkey, 1), l.a.mem.sge(0, 4), None);
     assert!(
         matches!(got, Err(VerbsError::InvalidAttr { .. })),
         "{got:?}"

@@ -357,11 +357,7 @@ impl<'f, F: Fabric> Link<'f, F> {
 
     /// A WRITE from `a` to `b`'s memory.
     pub fn write_to_b(&self, offset: usize) -> SendOp {
-        SendOp::Write {
-            raddr: self.b.mem.at(offset),
-            rkey: self.b.mem.mr.rkey,
-            imm: None,
-        }
+        SendOp::write(self.b.mem.at(offset), self.b.mem.mr.rkey)
     }
 
     /// A READ from `b`'s memory.

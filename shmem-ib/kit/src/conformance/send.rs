@@ -197,11 +197,7 @@ pub fn fenced_requests_see_what_was_read<F: Fabric>(fabric: &F) {
         l.b.mem.set_word(8, 100 * round);
         l.b.receive(round, &[l.b.mem.sge(64, 16)]);
         l.a.post(1, l.read_from_b(0), l.a.mem.sge(0, 8));
-        let add = SendOp::FetchAdd {
-            raddr,
-            rkey,
-            add: 1,
-        };
+        let add = SendOp::fetch_add(raddr, rkey, 1);
         l.a.post(2, add, l.a.mem.sge(8, 8));
         let sges = [l.a.mem.sge(0, 16)];
         l.a.post_wr(&SendWr {

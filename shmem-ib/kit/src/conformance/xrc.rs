@@ -163,11 +163,7 @@ pub fn xrc_reads_writes_and_atomics<F: Fabric>(fabric: &F) {
     }
     b.mem.set_word(64, 5);
     let (raddr, rkey) = (b.mem.at(64), b.mem.mr.rkey);
-    let add = SendOp::FetchAdd {
-        raddr,
-        rkey,
-        add: 10,
-    };
+    let add = SendOp::fetch_add(raddr, rkey, 10);
     let swap = SendOp::CmpSwap {
         raddr,
         rkey,
@@ -250,11 +246,7 @@ pub fn xrc_reaches_memory_of_the_whole_domain<F: Fabric>(fabric: &F) {
     let data = pattern(len, 3);
     x.l.a.mem.fill(0, &data);
     let (raddr, rkey) = (x.l.a.mem.at(20_000), x.l.a.mem.mr.rkey);
-    let write = SendOp::Write {
-        raddr,
-        rkey,
-        imm: None,
-    };
+    let write = SendOp::write(raddr, rkey);
     let read = SendOp::Read { raddr, rkey };
     x.post(1, write, at_a, x.l.a.mem.sge(0, len));
     x.post(2, read, at_a, x.l.a.mem.sge(40_000, len));
@@ -264,11 +256,7 @@ pub fn xrc_reaches_memory_of_the_whole_domain<F: Fabric>(fabric: &F) {
     assert_eq!(x.l.a.mem.bytes(40_000, len), data);
     let raddr = x.l.a.mem.at(0);
     x.l.a.mem.set_word(0, 40);
-    let add = SendOp::FetchAdd {
-        raddr,
-        rkey,
-        add: 2,
-    };
+    let add = SendOp::fetch_add(raddr, rkey, 2);
     x.post(3, add, at_a, x.l.a.mem.sge(8, 8));
     x.l.expect(3);
     assert_eq!((x.l.a.mem.word(8), x.l.a.mem.word(0)), (40, 42));

@@ -309,17 +309,13 @@ impl Reference {
             11 | 12 => {
                 let add = pick(u64::MAX);
                 word = Some(self.word(target).wrapping_add(add));
-                SendOp::FetchAdd { raddr, rkey, add }
+                SendOp::fetch_add(raddr, rkey, add)
             }
             15 if place.shared_words > 0 => {
                 let index = pick(place.shared_words as u64) as usize;
                 posted.expect = Expect::Shared(index);
                 let raddr = place.shared + 8 * index as u64;
-                SendOp::FetchAdd {
-                    raddr,
-                    rkey,
-                    add: 1,
-                }
+                SendOp::fetch_add(raddr, rkey, 1)
             }
             _ => {
                 if kind == 15 && self.posted.iter().any(overlaps) {

@@ -170,20 +170,12 @@ mod tests {
         let mut post = |op| engine.post_send(qp, &SendWr::new(1, op, &sges));
         for op in [
             SendOp::Read { raddr, rkey },
-            SendOp::FetchAdd {
-                raddr,
-                rkey,
-                add: 1,
-            },
+            SendOp::fetch_add(raddr, rkey, 1),
         ] {
             let refused = post(op).unwrap_err().to_string();
             assert!(refused.contains("max_rd_atomic"), "{refused}");
         }
-        let write = SendOp::Write {
-            raddr,
-            rkey,
-            imm: None,
-        };
+        let write = SendOp::write(raddr, rkey);
         assert!(post(write).is_ok());
     }
 }

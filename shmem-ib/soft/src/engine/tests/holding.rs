@@ -7,11 +7,7 @@ use shmem_verbs::{Access, Completion, Mtu, Rkey, SendOp, SendWr, Sge};
 
 /// Posts a WRITE of a word.
 fn write(end: &mut End, rkey: Rkey, word: u64) {
-    let op = SendOp::Write {
-        raddr: BASE,
-        rkey,
-        imm: None,
-    };
+    let op = SendOp::write(BASE, rkey);
     let sges = [Sge {
         addr: BASE + 16,
         len: 8,
@@ -124,11 +120,7 @@ fn an_acknowledgement_is_not_held_for_long() {
 fn what_cannot_wait_takes_along_what_is_held() {
     let mut ends = in_turn(0);
     let (rkey, raddr) = (ends[0].mr.rkey, BASE + 64);
-    let add = SendOp::FetchAdd {
-        raddr,
-        rkey,
-        add: 1,
-    };
+    let add = SendOp::fetch_add(raddr, rkey, 1);
     let sge = Sge {
         addr: BASE + 128,
         len: 8,

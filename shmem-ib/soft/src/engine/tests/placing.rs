@@ -81,11 +81,7 @@ fn post(ends: &mut [End; 2], read: bool, len: usize) {
     };
     let op = match read {
         true => SendOp::Read { raddr, rkey },
-        false => SendOp::Write {
-            raddr,
-            rkey,
-            imm: None,
-        },
+        false => SendOp::write(raddr, rkey),
     };
     let sges = [Sge {
         addr,

@@ -15,11 +15,7 @@ const S: u64 = 1_000_000_000;
 fn inviter() -> (End, Vec<u8>) {
     let streams = StreamConfig::from_bytes(LONG);
     let [mut end, peer] = pair_of(Mtu::M1024, Access::ALL, |e| e.set_streams(streams));
-    let op = SendOp::Write {
-        raddr: BASE,
-        rkey: peer.mr.rkey,
-        imm: None,
-    };
+    let op = SendOp::write(BASE, peer.mr.rkey);
     let sges = [Sge {
         addr: BASE,
         len: LONG,
