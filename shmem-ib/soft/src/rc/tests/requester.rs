@@ -21,15 +21,7 @@ fn requester(max_rd_atomic: u8, give_up_ns: Option<u64>) -> Requester {
 }
 
 fn write(wr_id: u64, len: u32) -> Wqe {
-    wqe(
-        wr_id,
-        SendOp::Write {
-            raddr: 0,
-            rkey: Rkey(1),
-            imm: None,
-        },
-        len,
-    )
+    wqe(wr_id, SendOp::write(0, Rkey(1)), len)
 }
 
 fn read(wr_id: u64, len: u32) -> Wqe {
@@ -44,15 +36,7 @@ fn read(wr_id: u64, len: u32) -> Wqe {
 }
 
 fn add(wr_id: u64) -> Wqe {
-    wqe(
-        wr_id,
-        SendOp::FetchAdd {
-            raddr: 0,
-            rkey: Rkey(1),
-            add: 1,
-        },
-        8,
-    )
+    wqe(wr_id, SendOp::fetch_add(0, Rkey(1), 1), 8)
 }
 
 fn wqe(wr_id: u64, op: SendOp, len: u32) -> Wqe {
@@ -534,21 +518,6 @@ fn rnr_without_end_outlasts_the_silence_budget() {
 }
 
 #[test]
-fn rnr_of_the_last_packet_of_a_write_repeats_only_that() {
-    let (mut r, mut done) = (with_rnr_retry(7), Vec::new());
-    let op = SendOp::Write {
-        raddr: 0,
-        rkey: Rkey(1),
-        imm: Some(3),
-    };
-    r.post(wqe(0, op, 3 * MTU));
-    assert_eq!(psns(&mut r, 0), [0, 1, 2]);
-    r.on_rnr(1, PSN.add(2), 10, &mut done);
-    assert_eq!(r.on_timeout(11), Expiry::RnrOver);
-    assert_eq!(sent(&mut r, 11), [(2, Opcode::WriteLastImm, true)]);
-}
-
-#[test]
 fn rnr_behind_an_unanswered_read_repeats_the_read() {
     let (mut r, mut done) = (with_rnr_retry(0), Vec::new());
     r.post(read(0, 1));
@@ -556,20 +525,6 @@ fn rnr_behind_an_unanswered_read_repeats_the_read() {
     assert_eq!(psns(&mut r, 0), [0, 1]);
     assert!(!r.on_rnr(1, PSN.add(1), 10, &mut done));
     assert_eq!(psns(&mut r, 1), [0, 1], "the answer to the READ was lost");
-}
-
-#[test]
-fn a_nak_within_a_message_resumes_it_there() {
-    let (mut r, mut done) = (requester(4, None), Vec::new());
-    r.post(send(0, 1));
-    r.post(send(1, 5 * MTU));
-    r.post(send(2, 1));
-    assert_eq!(psns(&mut r, 0), [0, 1, 2, 3, 4, 5, 6]);
-    r.on_nak_sequence(1, PSN.add(3), &mut done);
-    assert_eq!(ids(&done), [0]);
-    let (m, l, o) = (Opcode::SendMiddle, Opcode::SendLast, Opcode::SendOnly);
-    let expected = [(3, m, true), (4, m, true), (5, l, true), (6, o, true)];
-    assert_eq!(sent(&mut r, 1), expected);
 }
 
 #[test]

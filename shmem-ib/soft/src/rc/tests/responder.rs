@@ -125,6 +125,7 @@ impl Bench {
 const OK: Option<Syndrome> = Some(Syndrome::OK);
 const NAK: Option<Syndrome> = Some(Syndrome::Nak(NakCode::PsnSequence));
 const DENIED: Option<Syndrome> = Some(Syndrome::Nak(NakCode::RemoteAccess));
+const RNR: Option<Syndrome> = Some(Syndrome::Rnr(RNR_TIMER));
 const INVALID: Option<Syndrome> = Some(Syndrome::Nak(NakCode::InvalidRequest));
 
 #[test]
@@ -333,9 +334,6 @@ fn too_many_outstanding_reads_are_refused() {
     assert_eq!(b.read(4, 0, 1), Handled::Fatal);
 }
 
-const RNR: Option<Syndrome> = Some(Syndrome::Rnr(RNR_TIMER));
-const BROKEN: Option<Syndrome> = Some(Syndrome::Nak(NakCode::RemoteOperational));
-
 #[test]
 fn a_send_fills_the_buffers_of_one_receive() {
     let mut b = Bench::new();
@@ -360,85 +358,6 @@ fn a_send_fills_the_buffers_of_one_receive() {
 }
 
 #[test]
-fn a_duplicate_send_takes_no_receive() {
-    let mut b = Bench::new();
-    b.receive(7, &[(0, 600)]);
-    b.receive(8, &[(1000, 600)]);
-    b.handle(0, Opcode::SendFirst, Ext::None, &[1; MTU]);
-    for _ in 0..2 {
-        let again = b.handle(0, Opcode::SendFirst, Ext::None, &[9; MTU]);
-        assert_eq!(again, Handled::Duplicate);
-    }
-    b.handle(1, Opcode::SendLast, Ext::None, &[2; 10]);
-    for psn in [0, 1] {
-        let opcode = [Opcode::SendFirst, Opcode::SendLast][psn as usize];
-        assert_eq!(
-            b.handle(psn, opcode, Ext::None, &[9; MTU]),
-            Handled::Duplicate
-        );
-    }
-    assert_eq!((b.rq.len(), b.received.len()), (1, 1));
-    assert_eq!(b.received[0].byte_len, MTU as u32 + 10);
-    assert_eq!((b.byte(0), b.byte(MTU), b.byte(1000)), (1, 2, 0));
-    assert_eq!(b.replies().last(), Some(&(Opcode::Ack, 1, OK)));
-}
-
-#[test]
-fn a_send_whose_middle_was_lost_goes_on_in_the_same_receive() {
-    let mut b = Bench::new();
-    b.receive(7, &[(0, 3 * MTU as u32)]);
-    b.receive(8, &[(2000, 600)]);
-    b.handle(0, Opcode::SendFirst, Ext::None, &[1; MTU]);
-    b.replies();
-    let ahead = b.handle(2, Opcode::SendLast, Ext::None, &[3; 9]);
-    assert_eq!(
-        (ahead, b.replies()),
-        (Handled::OutOfSequence, vec![(Opcode::Ack, 1, NAK)])
-    );
-    b.handle(1, Opcode::SendMiddle, Ext::None, &[2; MTU]);
-    b.handle(2, Opcode::SendLast, Ext::None, &[3; 9]);
-    assert_eq!(
-        (b.received[0].wr_id, b.received[0].byte_len),
-        (7, 2 * MTU as u32 + 9)
-    );
-    assert_eq!(
-        (b.byte(0), b.byte(MTU), b.byte(2 * MTU), b.byte(2000)),
-        (1, 2, 3, 0)
-    );
-    assert_eq!((b.rq.len(), b.received.len()), (1, 1));
-}
-
-#[test]
-fn without_a_receive_the_first_packet_is_put_off() {
-    let mut b = Bench::new();
-    b.write(0, 0, &[1]);
-    assert_eq!(
-        b.handle(1, Opcode::SendFirst, Ext::None, &[1; MTU]),
-        Handled::NotReady
-    );
-    assert_eq!(
-        b.handle(2, Opcode::SendLast, Ext::None, &[1]),
-        Handled::OutOfSequence
-    );
-    // The NAK acknowledges what is before it, and what follows is dropped without another.
-    assert_eq!(b.replies(), [(Opcode::Ack, 1, RNR)]);
-    assert_eq!(
-        b.handle(1, Opcode::SendFirst, Ext::None, &[1; MTU]),
-        Handled::NotReady
-    );
-    assert_eq!(b.replies(), [(Opcode::Ack, 1, RNR)]);
-    b.receive(7, &[(100, 600)]);
-    assert_eq!(
-        b.handle(2, Opcode::SendLast, Ext::None, &[1]),
-        Handled::OutOfSequence
-    );
-    b.handle(1, Opcode::SendFirst, Ext::None, &[1; MTU]);
-    b.handle(2, Opcode::SendLast, Ext::None, &[1]);
-    assert_eq!(b.replies(), [(Opcode::Ack, 2, OK)]);
-    assert_eq!((b.received.len(), b.byte(100)), (1, 1));
-}
-
-#[test]
 fn immediate_data_of_a_write_takes_a_receive_at_the_end() {
     let mut b = Bench::new();
     let ext = b.reth(0, MTU as u32 + 1);
@@ -458,36 +377,6 @@ fn immediate_data_of_a_write_takes_a_receive_at_the_end() {
         ..Received::new(7, WcStatus::Success)
     };
     assert_eq!(b.received, [expected]);
-}
-
-#[test]
-fn a_send_longer_than_its_receive_fails_on_both_sides() {
-    let mut b = Bench::new();
-    b.receive(7, &[(0, MTU as u32), (1000, 3)]);
-    b.handle(0, Opcode::SendFirst, Ext::None, &[1; MTU]);
-    b.replies();
-    assert_eq!(
-        b.handle(1, Opcode::SendLast, Ext::None, &[1; 4]),
-        Handled::Fatal
-    );
-    assert_eq!(b.received, [Received::new(7, WcStatus::LocLenErr)]);
-    assert_eq!(
-        (b.replies(), b.byte(1000)),
-        (vec![(Opcode::Ack, 1, INVALID)], 0)
-    );
-    assert_eq!(b.responder.take_unfinished(), None, "its receive has ended");
-}
-
-#[test]
-fn a_receive_without_rights_fails_on_both_sides() {
-    let mut b = Bench::new();
-    b.receive(7, &[(4090, 100)]);
-    assert_eq!(
-        b.handle(0, Opcode::SendOnly, Ext::None, &[1; 7]),
-        Handled::Fatal
-    );
-    assert_eq!(b.received, [Received::new(7, WcStatus::LocProtErr)]);
-    assert_eq!(b.replies(), [(Opcode::Ack, 0, BROKEN)]);
 }
 
 #[test]
