@@ -74,32 +74,16 @@ impl Portion {
 /// Tasks that are kept for other programs of the machine, without which nobody could log in.
 const SPARE: u64 = 64;
 
-/// Descriptors that an agent needs beside those of its PEs' output: its own, those of its `children` and
-/// of the `inputs` PEs that get standard input, the PEs' ends of these on their way, and a PMI socket for
-/// each PE.
-fn descriptors_without_output(n_local: u32, children: u32, inputs: u32) -> u64 {
+/// Descriptors that an agent needs: its own, those of its `children` and of the `inputs` PEs that get standard
+/// input, the PEs' ends of these on their way, and two output pipes and a PMI socket for each PE.
+pub fn descriptors(n_local: u32, children: u32, inputs: u32) -> u64 {
     let sent = match inputs {
         0 | 1 => 0,
         _ => MOST_REQUESTS * MOST_PES,
     };
     OWN_DESCRIPTORS
-        + [n_local, children, inputs, sent]
-            .map(u64::from)
-            .iter()
-            .sum::<u64>()
-}
-
-/// Descriptors that an agent likes to have: two output pipes for each PE, too.
-pub fn descriptors(n_local: u32, children: u32, inputs: u32) -> u64 {
-    descriptors_without_output(n_local, children, inputs) + 2 * u64::from(n_local)
-}
-
-/// Descriptors with which an agent can do, if other processes keep one pipe of each PE open for it (see
-/// `driver::park`).
-pub fn descriptors_least(n_local: u32, children: u32, inputs: u32) -> u64 {
-    let n = u64::from(n_local);
-    let parked = n + crate::driver::park::descriptors(n);
-    descriptors_without_output(n_local, children, inputs) + parked.min(2 * n)
+        + 3 * u64::from(n_local)
+        + [children, inputs, sent].map(u64::from).iter().sum::<u64>()
 }
 
 /// A limit that the job would run into.
@@ -164,14 +148,14 @@ impl LimitError {
     /// # Errors
     /// That it is.
     pub fn of_agent(pes: u32, children: u32, inputs: u32, limit: u64) -> Result<(), Self> {
-        let need = descriptors_least(pes, children, inputs);
+        let need = descriptors(pes, children, inputs);
         if need <= limit {
             return Ok(());
         }
         // Either one has input, or all of them.
         let fits = |n: &u32| {
             let inputs = if inputs > 1 { *n } else { inputs };
-            descriptors_least(*n, children, inputs) <= limit
+            descriptors(*n, children, inputs) <= limit
         };
         let (mut most, mut step) = (0, pes.next_power_of_two());
         while step > 0 {
@@ -579,7 +563,7 @@ mod tests {
         let t = check(&demand(8192, 1, 8192, 2), &a)
             .unwrap_err()
             .to_string();
-        assert!(t.contains("17708 descriptors") && t.contains("1024"), "{t}");
+        assert!(t.contains("24803 descriptors") && t.contains("1024"), "{t}");
         // What is said to help does, and no more than that.
         for (pes, inputs) in [(8192, 1), (300, 300), (5000, 5000)] {
             let Err(LimitError::Descriptors { most, .. }) =

@@ -12,10 +12,6 @@
 //! The job ends then, with `Stop`, which each agent answers with `Stopping`. A child that is lost and has not
 //! answered was lost before it knew of the end. That goes up as `Cause`, and the launcher corrects its status.
 //! The node's PMIx server answers a `Ping` for the same purpose.
-//!
-//! # Keepers of pipes
-//! PEs that write to a pipe whose keeper was killed get SIGPIPE. A keeper ends only when all PEs have, so its end
-//! before that is a cause.
 
 use std::collections::VecDeque;
 
@@ -165,16 +161,6 @@ impl Agent {
             cause: Cause::Node { what },
         };
         self.pass_own_fault(fault, outlived);
-    }
-
-    /// A process that keeps pipes of PEs open has ended.
-    pub(super) fn keeper_failed(&mut self, what: String) {
-        let fault = Fault {
-            node: self.setup.node,
-            pid: 0,
-            cause: Cause::Node { what },
-        };
-        self.pass_own_fault(fault, self.phase >= Phase::Exited);
     }
 
     /// `Stop` has come: what is lost from now on did not make the job fail.

@@ -65,8 +65,6 @@ pub enum Event<'a> {
     Failed(Cause),
     /// The node's PMIx server has ended, or does not do its work.
     PmixFailed(String),
-    /// A process that keeps pipes of PEs open has ended.
-    KeeperFailed(String),
     /// The template has answered the oldest request: these PEs run. `error` says why fewer than
     /// asked for.
     Started {

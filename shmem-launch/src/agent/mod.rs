@@ -259,7 +259,6 @@ impl Agent {
             Event::Prepared => self.prepared = true,
             Event::Failed(cause) => self.fault(0, cause),
             Event::PmixFailed(what) => self.pmix_failed(what),
-            Event::KeeperFailed(what) => self.keeper_failed(what),
             Event::Started { pids, error } => self.started(pids, error),
             Event::TemplateClosed => self.template_closed(now),
             Event::TemplateEnded(end, why) => self.template_ended(end, why),

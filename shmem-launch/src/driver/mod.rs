@@ -7,7 +7,6 @@
 //!   |  |  |\
 //!   |  |  | pe-guard        group.rs: leads the node's process group, kills it when the agent is gone
 //!   |  |  template          forks the node's PEs, or executes them, then exits
-//!   |  keepers              park.rs: have pipes open for which the agent's table has no room
 //!   |  PMIx server          pmix/: libpmix, for programs that speak it
 //!   |  PEs                  children of the agent once the template has gone
 //!   agents of nodes 1, ..   forked before anything else was opened
@@ -47,7 +46,6 @@ mod launcher;
 mod link;
 mod memory;
 mod node;
-pub(crate) mod park;
 mod parts;
 mod pmix;
 mod reap;

@@ -44,8 +44,6 @@ impl Ready {
 pub(crate) enum Interest {
     Nothing,
     Read,
-    /// As `Read`, told once for each time that something comes.
-    Edge,
     Write,
     ReadWrite,
 }
@@ -55,7 +53,6 @@ impl Interest {
         match self {
             Self::Nothing => EventFlags::empty(),
             Self::Read => EventFlags::IN,
-            Self::Edge => EventFlags::IN | EventFlags::ET,
             Self::Write => EventFlags::OUT,
             Self::ReadWrite => EventFlags::IN | EventFlags::OUT,
         }

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use shmem_testkit::needs::{lacks_descriptors, skipped};
+use shmem_testkit::needs::skipped;
 use shmem_testkit::{Job, wait_until};
 
 use crate::support::HEARTBEAT_TIMEOUT;
@@ -45,10 +45,6 @@ fn user(number: u32) -> u32 {
         .find(|&user| is_free(user))
         .expect("an id that nobody has")
 }
-
-/// Descriptors with which an agent can have more than a thousand PEs, but not three descriptors for each. An
-/// account that may have no more than 1024 has not so many.
-const FEW: u32 = 4096;
 
 /// A directory of programs that the user may execute, and what starts them.
 struct Account {
@@ -188,34 +184,6 @@ fn a_limit_of_processes_is_told_before_anything_starts() {
 }
 
 #[test]
-fn more_pes_than_one_table_has_room_for() {
-    if lacks_descriptors(FEW.into()) {
-        return;
-    }
-    let account = Account::new(1);
-    // Three descriptors for each would be more, two are not.
-    let script = "echo out $PMI_RANK; echo err $PMI_RANK >&2; ulimit -n";
-    let options = ["-n", "1370", "/bin/sh", "-c", script];
-    let out = account.shmrun(FEW, &options).run();
-    assert_eq!(out.code(), 0, "{out:?}");
-    let lines = |text: &str, what: &str| {
-        let mut lines: Vec<u32> = text
-            .lines()
-            .filter_map(|l| l.strip_prefix(what)?.parse().ok())
-            .collect();
-        lines.sort_unstable();
-        lines
-    };
-    let all: Vec<u32> = (0..1370).collect();
-    assert_eq!(lines(&out.stdout, "out "), all);
-    assert_eq!(lines(&out.stderr, "err "), all);
-    assert_eq!(
-        out.stdout.lines().filter(|&l| l == FEW.to_string()).count(),
-        1370
-    );
-}
-
-#[test]
 fn more_pes_than_a_user_may_have_descriptors_for_are_refused() {
     let account = Account::new(5);
     let out = account.shmrun(1024, &["-n", "1370", "true"]).run();
@@ -226,57 +194,6 @@ fn more_pes_than_a_user_may_have_descriptors_for_are_refused() {
     let out_as_advised = account.shmrun(1024, &options).run();
     assert_eq!(out_as_advised.code(), 0, "{out_as_advised:?}");
     assert_eq!(out.stdout, "");
-}
-
-/// A job of which one agent has more PEs than its table has room for; `script` is that of the first 81. The
-/// last PE is started when the pipes of those are parked, and gives `$DIR/go` then.
-fn parked(account: &Account, script: &str) -> Job {
-    let rest = "[ $PMI_RANK = 1369 ] && : > $DIR/go; [ $PMI_RANK -gt 80 ] && exit";
-    let wait = "wait_for() { until [ -e $DIR/$1 ]; do sleep 0.3; done; }";
-    let script = format!("{rest}\n{wait}\n{script}");
-    let options = ["-n", "1370", "--respawn", "1", "/bin/sh", "-c", &script];
-    let job = account.shmrun(FEW, &options);
-    fs::set_permissions(&account.dir, fs::Permissions::from_mode(0o777)).unwrap();
-    job.env("DIR", account.dir.to_str().unwrap())
-}
-
-#[test]
-fn a_process_whose_pipe_is_kept_elsewhere_is_started_again() {
-    if lacks_descriptors(FEW.into()) {
-        return;
-    }
-    let account = Account::new(3);
-    // Another process holds the old pipe, and those of the others come and go before the new one is used.
-    let script = "if [ $PMI_RANK != 0 ]; then wait_for again; echo err >&2; : > $DIR/said.$PMI_RANK; wait_for end\n\
-        elif [ $PMI_RESPAWNED ]; then\n\
-        : > $DIR/again; while [ $(ls $DIR | grep -c said) != 80 ]; do sleep 0.1; done\n\
-        sleep 0.3; : > $DIR/end; echo new >&2\n\
-        else sleep 1000 & wait_for go; printf 'an old ' >&2; printf 'life' >&2; kill -9 $$; fi";
-    let out = parked(&account, script).run();
-    assert_eq!(out.code(), 0, "{out:?}");
-    let (old, new) = (out.stderr.find("an old life"), out.stderr.find("new\n"));
-    assert!(old.is_some() && old < new, "{out:?}");
-    let told = out.stderr.find("starting it again");
-    assert!(old < told && told < new, "{out:?}");
-    assert_eq!(out.stderr.matches("err\n").count(), 80, "{out:?}");
-}
-
-#[test]
-fn a_pipe_that_is_kept_elsewhere_and_cannot_be_opened_is_told() {
-    if lacks_descriptors(FEW.into()) {
-        return;
-    }
-    let account = Account::new(4);
-    // The parent of a PE is its agent, when all have been started.
-    let script = "[ $PMI_RANK = 0 ] || exit 0; wait_for go; agent=$$\n\
-        until [ \"$(cat /proc/$agent/comm)\" = shmrun-agent ]; do\n\
-        read _ _ _ agent _ < /proc/$$/stat; sleep 0.1; done\n\
-        prlimit --pid $agent --nofile=3:4096; echo lost >&2";
-    let out = parked(&account, script).run();
-    assert_eq!(out.code(), 125, "{out:?}");
-    for part in ["standard error of PE 0", "Too many open files", "ulimit -n"] {
-        assert!(out.messages()[0].contains(part), "{out:?}");
-    }
 }
 
 /// A program that takes all that its user may have on their way.

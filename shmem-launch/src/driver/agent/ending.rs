@@ -168,10 +168,6 @@ impl AgentProcess {
                 }
             };
             self.tell(Event::TemplateEnded(end, why));
-        } else if self.parking.as_ref().is_some_and(|p| p.is_keeper(pid)) {
-            self.tell(Event::KeeperFailed(format!(
-                "the process that keeps pipes of PEs open {end}"
-            )));
         } else {
             return false;
         }
@@ -219,13 +215,11 @@ impl AgentProcess {
 
     /// Those that become ours when their parents die, too: somebody may hold the output of a PE.
     fn kill_children(&self) {
-        // What the PEs said last may lie in pipes that only keepers have open.
-        let keeper = |pid| self.parking.as_ref().is_some_and(|p| p.is_keeper(pid));
         for pid in sys::children() {
             let agent = self.children.iter().any(|c| c.pid == pid);
             // Those of agents that were killed, too.
             let tidies_up = || self.launch.pmix.is_some() && pmix::is_server(pid);
-            if !agent && !keeper(pid) && !tidies_up() {
+            if !agent && !tidies_up() {
                 sys::kill(pid, libc::SIGKILL);
             }
         }

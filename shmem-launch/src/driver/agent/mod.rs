@@ -24,7 +24,6 @@ use shmem_node::template::{Lost, PeSpec, Reply};
 use super::group::Group;
 use super::link::{self, Got, LinkIo};
 use super::node::Node;
-use super::park::Parking;
 use super::pmix::PmixIo;
 use super::reap::{Reaping, reap_all_but};
 use crate::agent::{Action, Agent, Event, Missed, Reading, Service};
@@ -112,10 +111,6 @@ struct AgentProcess {
     hearing: bool,
     /// Further descriptors of the outputs that alone are read.
     watched: [Option<(u32, OwnedFd)>; 2],
-    /// Where stderr's read ends are while silent, if descriptors are scarce.
-    parking: Option<Parking>,
-    /// PEs whose read end is not there yet.
-    unparked: Vec<u32>,
     /// Requests for the template that wait to be sent, and whether the kernel refuses them for now.
     unsent: VecDeque<Request>,
     refused: Option<Refused>,

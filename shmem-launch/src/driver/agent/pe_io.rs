@@ -22,10 +22,6 @@ impl AgentProcess {
         for &event in &ready {
             let local = (event.token & !KIND) as u32;
             if self.agent.reading() != Reading::All {
-                // What is parked tells once. The pipe opened anew tells until it is read.
-                if event.token & KIND == STDERR {
-                    self.unpark(local);
-                }
                 continue;
             }
             if event.token & KIND == SHELL {
@@ -37,13 +33,10 @@ impl AgentProcess {
             } else {
                 Stream::Err
             };
-            // A registration that a parked pipe has left behind may tell the end of another one.
-            let last = event.hangup() && self.parking.is_none();
-            self.read_output(local, stream, &mut buf, last);
+            self.read_output(local, stream, &mut buf, event.hangup());
         }
         self.scratch = buf;
         self.ready_outputs = ready;
-        self.park_overdue();
     }
 
     /// Waits for the outputs that may be read now.
@@ -76,9 +69,6 @@ impl AgentProcess {
 
     /// Where that is not possible, the PE counts as silent, and loses its turn in time.
     fn watch(&mut self, local: u32, stream: Stream) -> Option<(u32, OwnedFd)> {
-        if stream == Stream::Err {
-            self.unpark(local);
-        }
         let output = self.pes[local as usize].output[stream as usize].as_ref()?;
         let copy = output.try_clone().ok()?;
         let kind = match stream {
@@ -100,91 +90,11 @@ impl AgentProcess {
             let mut buf = std::mem::take(&mut self.scratch);
             self.read_output(local, stream, &mut buf, false);
             self.scratch = buf;
-            self.park_overdue();
-        }
-    }
-
-    /// Opens a pipe that is parked anew.
-    pub(super) fn unpark(&mut self, local: u32) {
-        if let Some(parking) = &mut self.parking
-            && self.pes[local as usize].output[Stream::Err as usize].is_none()
-            && let Some(opened) = parking.open(local)
-        {
-            let watched = opened.and_then(|fd| {
-                let token = STDERR | u64::from(local);
-                self.outputs.add(&fd, token, Interest::Read).map(|()| fd)
-            });
-            match watched {
-                Ok(fd) => self.pes[local as usize].output[Stream::Err as usize] = Some(fd),
-                Err(e) => {
-                    let keeper = parking.keeper_of(local);
-                    parking.ended(local);
-                    self.not_unparked(local, keeper, &e);
-                }
-            }
-        }
-    }
-
-    /// The end of a keeper says more than that its pipes cannot be opened.
-    fn not_unparked(&mut self, local: u32, keeper: Option<i32>, e: &io::Error) {
-        if let Some((Waited::Child(pid, status), used)) = keeper.map(sys::wait_used) {
-            self.reaped(pid, status, used);
-        }
-        let rank = self.first_rank + local;
-        let what = format!(
-            "cannot open the pipe with standard error of PE {rank}, which another process keeps (there are \
-             fewer descriptors, ulimit -n, than three per PE): {e}"
-        );
-        self.tell(Event::Failed(what.into()));
-        self.tell(Event::OutputClosed(local, Stream::Err));
-    }
-
-    /// Notes that stderr of more PEs is open, and parks a lot of them when there is one.
-    pub(super) fn park(&mut self, locals: std::ops::Range<u32>) {
-        let Some(parking) = &mut self.parking else {
-            return;
-        };
-        self.unparked.extend(locals);
-        if !Parking::is_lot(self.unparked.len()) {
-            return;
-        }
-        let lot = std::mem::take(&mut self.unparked).into_iter();
-        let pipes: Vec<(u32, OwnedFd)> = lot
-            .filter_map(|l| Some((l, self.pes[l as usize].output[Stream::Err as usize].take()?)))
-            .collect();
-        // SAFETY: an agent has a single thread.
-        let kept = unsafe { parking.keep(&pipes) };
-        for (local, fd) in pipes {
-            let token = STDERR | u64::from(local);
-            if kept.is_err() || self.outputs.change(&fd, token, Interest::Edge).is_err() {
-                // What cannot be parked stays in the table.
-                self.pes[local as usize].output[Stream::Err as usize] = Some(fd);
-            }
-        }
-    }
-
-    /// Closes parked pipes again of which too many are open, unless they have something to say.
-    pub(super) fn park_overdue(&mut self) {
-        for _ in 0..self.pes.len() {
-            let Some(local) = self.parking.as_mut().and_then(Parking::overdue) else {
-                return;
-            };
-            if self.is_readable(local, Stream::Err) {
-                if let Some(parking) = &mut self.parking {
-                    parking.stays_out(local);
-                }
-                return;
-            }
-            // What comes from now on is told by the registration that was left behind.
-            self.pes[local as usize].output[Stream::Err as usize] = None;
         }
     }
 
     /// Reads once; `last` says that no writer is left, so a short read is the end.
     pub(super) fn read_output(&mut self, local: u32, stream: Stream, buf: &mut [u8], last: bool) {
-        if stream == Stream::Err {
-            self.unpark(local);
-        }
         let Some(fd) = &self.pes[local as usize].output[stream as usize] else {
             return;
         };
@@ -201,9 +111,6 @@ impl AgentProcess {
         };
         if end {
             self.pes[local as usize].output[stream as usize] = None;
-            if let (Stream::Err, Some(parking)) = (stream, &mut self.parking) {
-                parking.ended(local);
-            }
             self.tell(Event::OutputClosed(local, stream));
         }
     }
@@ -217,7 +124,6 @@ impl AgentProcess {
     /// write for ever, so `reads` says how often at most. Whether nothing is left.
     fn read_last(&mut self, local: u32, reads: &mut [u32; 2]) -> bool {
         let mut buf = std::mem::take(&mut self.scratch);
-        self.unpark(local);
         let mut done = true;
         for stream in Stream::ALL {
             let reads = &mut reads[stream as usize];
@@ -231,7 +137,6 @@ impl AgentProcess {
             }
         }
         self.scratch = buf;
-        self.park_overdue();
         done
     }
 
@@ -263,10 +168,6 @@ impl AgentProcess {
                 let _ = self.outputs.remove(&fd);
             }
         }
-        if let Some(parking) = &mut self.parking {
-            parking.ended(local);
-            self.unparked.retain(|&l| l != local);
-        }
         for stream in Stream::ALL {
             self.tell(Event::OutputClosed(local, stream));
         }
@@ -280,17 +181,10 @@ impl AgentProcess {
                 .filter(|&s| only.is_none_or(|o| o == s))
             {
                 let output = &mut self.pes[local as usize].output[stream as usize];
-                let parked = |p: &Parking| stream == Stream::Err && p.has(local);
-                let parked = self.parking.as_ref().is_some_and(parked);
-                if (output.take().is_some() || parked) && tell {
+                if output.take().is_some() && tell {
                     self.tell(Event::OutputClosed(local, stream));
                 }
             }
-        }
-        if let Some(parking) = &mut self.parking
-            && only != Some(Stream::Out)
-        {
-            parking.close();
         }
     }
 

@@ -182,7 +182,6 @@ impl AgentProcess {
             }
             self.refused = None;
             self.unsent.pop_front();
-            self.park(locals.clone());
             self.write_inputs(locals);
         }
     }
@@ -193,10 +192,6 @@ impl AgentProcess {
             (Stream::Out, STDOUT, ends.out),
             (Stream::Err, STDERR, ends.err),
         ] {
-            if self.parking.is_some() {
-                // A registration that was left behind may tell of what was read already.
-                sys::set_nonblocking(read.as_fd())?;
-            }
             self.outputs
                 .add(&read, kind | u64::from(local), Interest::Read)?;
             self.pes[local as usize].output[stream as usize] = Some(read);

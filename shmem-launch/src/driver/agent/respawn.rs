@@ -149,7 +149,6 @@ impl AgentProcess {
             Ok(pid) => {
                 self.pes[local as usize].pid = *pid;
                 self.by_pid.insert(*pid, local);
-                self.park(local..local + 1);
             }
             Err(_) => self.pes[local as usize].forget(),
         }

@@ -278,8 +278,6 @@ fn start(parent: LinkIo) -> io::Result<AgentProcess> {
         reading: Reading::All,
         hearing: true,
         watched: [None, None],
-        parking: (have < need).then(Parking::default),
-        unparked: Vec::new(),
         unsent: VecDeque::new(),
         refused: None,
         signals,
