@@ -3,10 +3,10 @@
 use std::io::Read;
 
 use shmem_launch::frame::OUTPUT_WINDOW;
-use shmem_testkit::processes::{kill, status_kib};
+use shmem_testkit::processes::status_kib;
 use shmem_testkit::wait_until;
 
-use crate::support::{kill_when, sh, shmrun, shmrun_after};
+use crate::support::{sh, shmrun, shmrun_after};
 
 #[test]
 fn every_pe_knows_its_place() {
@@ -423,101 +423,6 @@ fn five_hundred_pes_in_many_shapes() {
         let out = shmrun(&["-n", "512", "--nodes", nodes, "/bin/echo", "hi"]).run();
         assert_eq!(out.code(), 0, "{}", out.stderr);
         assert_eq!(out.stdout, "hi\n".repeat(512));
-    }
-}
-
-#[test]
-fn killing_a_pe_from_outside() {
-    let job = shmrun(&["-n", "6", "--nodes", "3", "sleep", "1000"]);
-    let job = job.start();
-    let pes = job.wait_for("sleep", 6);
-    kill(pes[4], 9);
-    let out = job.wait();
-    assert_eq!(out.code(), 137);
-    assert!(
-        out.messages()[0].contains(&format!("(pid {}) was killed by signal 9", pes[4])),
-        "{}",
-        out.stderr
-    );
-    assert_eq!(out.messages().len(), 1);
-}
-
-#[test]
-fn killing_any_agent_ends_everything() {
-    for victim in 0..7 {
-        let job = shmrun(&[
-            "-n",
-            "14",
-            "--nodes",
-            "7",
-            "--tree-degree",
-            "2",
-            "sleep",
-            "1000",
-        ]);
-        let job = job.start();
-        job.wait_for("sleep", 14);
-        let agents = job.wait_for("shmrun-agent", 7);
-        kill(agents[victim], 9);
-        let out = job.wait();
-        assert_eq!(out.code(), 125, "{}", out.stderr);
-        assert_eq!(out.messages().len(), 1, "{}", out.stderr);
-        let want = format!("(pid {}) was killed by signal 9 (SIGKILL)", agents[victim]);
-        assert!(
-            out.messages()[0].contains("the launch agent of node "),
-            "{}",
-            out.stderr
-        );
-        assert!(out.messages()[0].contains(&want), "{}", out.stderr);
-    }
-}
-
-#[test]
-fn killing_shmrun_ends_everything() {
-    let job = sh(
-        &["-n", "6", "--nodes", "4"],
-        "trap '' TERM HUP INT; sleep 1000 & setsid sleep 1000 & wait",
-    );
-    let job = job.start();
-    job.wait_for("sleep", 12);
-    job.kill(9);
-    let out = job.wait();
-    assert_eq!(out.signal(), Some(9));
-}
-
-#[test]
-fn killing_a_guard_ends_the_job() {
-    let job = shmrun(&["-n", "2", "sleep", "1000"]);
-    let job = job.start();
-    job.wait_for("sleep", 2);
-    kill(job.wait_for("pe-guard", 1)[0], 9);
-    let out = job.wait();
-    assert_eq!(out.code(), 125);
-    assert!(out.messages()[0].contains("guard"), "{}", out.stderr);
-}
-
-#[test]
-fn asking_an_agent_to_end_ends_the_job() {
-    let job = shmrun(&["-n", "4", "--nodes", "2", "sleep", "1000"]);
-    let job = job.start();
-    job.wait_for("sleep", 4);
-    kill(job.wait_for("shmrun-agent", 2)[1], 15);
-    let out = job.wait();
-    assert_eq!(out.code(), 125);
-    assert!(out.messages()[0].contains("SIGTERM"), "{}", out.stderr);
-}
-
-#[test]
-fn deaths_during_the_start_leave_nothing() {
-    // At the end there are the launcher, 16 agents with a guard each, and 64 PEs: one ends in the start.
-    for there_are in [1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 97] {
-        for victim in ["shmrun", "shmrun-agent"] {
-            let job = shmrun(&["-n", "64", "--nodes", "16", "sleep", "1000"]);
-            let job = job.start();
-            kill_when(&job, there_are, victim);
-            let out = job.wait();
-            assert!(out.signal() == Some(9) || out.code() == 125, "{out:?}");
-        }
     }
 }
 

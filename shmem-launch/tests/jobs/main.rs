@@ -1,6 +1,7 @@
 //! Whole jobs through the real `shmrun`.
 
 mod binding;
+mod deaths;
 mod exec;
 mod hosts;
 mod limits;

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use shmem_testkit::Job;
-use shmem_testkit::processes::kill;
 
 use crate::support::shmrun;
 
@@ -101,35 +100,6 @@ fn garbage_on_the_pmi_socket_ends_the_job_with_a_name() {
     .run();
     assert_eq!(out.code(), 125, "{out:?}");
     assert!(out.messages()[0].contains("PE 3"), "{}", out.stderr);
-}
-
-#[test]
-fn killing_forked_pes_agents_and_shmrun() {
-    for round in 0..12 {
-        let job = probe(
-            &["-n", "24", "--nodes", "6", "--tree-degree", "2"],
-            &["init", "sleep"],
-        );
-        let job = job.start();
-        let pes = job.wait_for_pes("probe", 24);
-        match round % 3 {
-            0 => kill(pes[round], 9),
-            1 => kill(job.wait_for("shmrun-agent", 6)[round / 2 % 6], 9),
-            _ => job.kill(9),
-        }
-        let out = job.wait();
-        match round % 3 {
-            0 => assert_eq!(out.code(), 137, "{out:?}"),
-            1 => assert_eq!(out.code(), 125, "{out:?}"),
-            _ => assert_eq!(out.signal(), Some(9), "{out:?}"),
-        }
-        assert_eq!(
-            out.messages().len(),
-            usize::from(round % 3 != 2),
-            "{}",
-            out.stderr
-        );
-    }
 }
 
 #[test]
