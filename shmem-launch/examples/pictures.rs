@@ -210,10 +210,7 @@ fn main() {
         let ended = Ended {
             rank: of.rank,
             end: match of.stats.get(Stat::FinalizeDoneAt) {
-                0 => End::Signal {
-                    signal: 9,
-                    core: false,
-                },
+                0 => End::killed(9),
                 _ => End::Code(0),
             },
             used: Used::default(),

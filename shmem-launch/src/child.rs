@@ -111,9 +111,9 @@ impl Child {
     }
 
     /// Its remote shell says something. Gives what is to be passed on.
-    pub(crate) fn hear(&mut self, text: &[u8]) -> Vec<u8> {
+    pub(crate) fn shell_text(&mut self, text: &[u8]) -> Vec<u8> {
         match &mut self.setup.contact {
-            Some(contact) => contact.hear(text),
+            Some(contact) => contact.shell_text(text),
             None => text.to_vec(),
         }
     }
@@ -314,7 +314,7 @@ pub(crate) fn receive<M>(
     {
         return Err(own.fail(what, now));
     }
-    own.pulse.heard(now);
+    own.pulse.received(now);
     let understood = each_frame(machine, |m| Some(&mut child(m).reader), bytes, each);
     understood.map_err(|e| child(machine).fail_to_understand(&e, now))
 }

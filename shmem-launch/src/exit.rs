@@ -24,7 +24,7 @@
 //! A PE that waits for one which has ended without finalize waits for ever, in memory, on the network or in
 //! PMI: nobody tells it, and only the end of the job frees it. An agent therefore reports an end that
 //! leaves others waiting, and the launcher ends the job. An end with another status than 0 is a fault
-//! whatever the PE left behind, so `Agent::reaped` looks at that (`Missed`) only where the status is 0, or
+//! whatever the PE left behind, so `Agent::reaped` looks at that (`StillNeeded`) only where the status is 0, or
 //! where the others are to go on after a fault (`--keep-going`): there it looks at it for every end, and
 //! only one that leaves nobody waiting lets them. Of the PEs of a lost node nobody knows what they were
 //! in; so those that are left are asked whether they use what PEs share, and PMI looks for who is missing.
@@ -76,6 +76,14 @@ pub enum End {
 }
 
 impl End {
+    /// Killed by a signal, without a core file.
+    pub const fn killed(signal: u8) -> Self {
+        Self::Signal {
+            signal,
+            core: false,
+        }
+    }
+
     /// From the status word of wait(2).
     pub fn from_wait(status: i32) -> Self {
         match status & 0x7f {
@@ -437,13 +445,7 @@ mod tests {
     fn wait_statuses() {
         assert_eq!(End::from_wait(0), End::Code(0));
         assert_eq!(End::from_wait(3 << 8), End::Code(3));
-        assert_eq!(
-            End::from_wait(9),
-            End::Signal {
-                signal: 9,
-                core: false
-            }
-        );
+        assert_eq!(End::from_wait(9), End::killed(9));
         assert_eq!(
             End::from_wait(11 | 0x80),
             End::Signal {
@@ -461,10 +463,7 @@ mod tests {
             pid: 1234,
             cause: Cause::Pe { rank: 5, end },
         };
-        let killed = pe(End::Signal {
-            signal: 9,
-            core: false,
-        });
+        let killed = pe(End::killed(9));
         assert_eq!(
             killed.to_string(),
             "PE 5 on node 2 (pid 1234) was killed by signal 9 (SIGKILL)"
@@ -475,10 +474,7 @@ mod tests {
             "PE 5 on node 2 (pid 1234) exited with status 7"
         );
         assert_eq!(pe(End::Code(7)).status(), 7);
-        let end = Some(End::Signal {
-            signal: 9,
-            core: false,
-        });
+        let end = Some(End::killed(9));
         let agent = Fault {
             node: 3,
             pid: 77,

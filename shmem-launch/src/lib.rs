@@ -59,7 +59,6 @@ pub mod census;
 mod child;
 pub mod cli;
 pub mod exit;
-pub mod fold;
 pub mod frame;
 mod given_file;
 pub mod hosts;
@@ -72,18 +71,19 @@ pub mod program;
 mod ps;
 mod pulse;
 pub mod remote;
+pub mod repeats;
 pub mod report;
 pub mod root;
 pub mod seeing;
 pub mod stdio;
 
 /// Writes a line to standard error. Who cannot be told is not.
-macro_rules! say {
+macro_rules! log {
     ($($text:tt)*) => {
         shmem_node::text::say(format_args!($($text)*))
     };
 }
-pub(crate) use say;
+pub(crate) use log;
 
 mod driver;
 mod job;
@@ -126,26 +126,9 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
             });
         }
     };
-    if cli.agent {
-        use std::io::IsTerminal;
-        if std::io::stdin().is_terminal() {
-            return complain(
-                &"--agent is for shmrun itself, which calls it through a remote shell",
-                exit::USAGE,
-            );
-        }
-        // SAFETY: one thread, as promised by the caller, and nothing was opened.
-        return unsafe { driver::run_remote() };
-    }
-    if cli.pmix_server {
-        // SAFETY: whoever executes it so has put the socket there; else there is none.
-        return unsafe { driver::serve_pmix() };
-    }
-    if let Some(asked) = &cli.ps {
-        return match ps::run(asked.as_deref(), cli.inherited.backtrace) {
-            Ok(text) => show(&text),
-            Err((what, status)) => complain(&what, status),
-        };
+    // SAFETY: one thread, as promised by the caller, and nothing was opened.
+    if let Some(status) = unsafe { without_job(&cli) } {
+        return status;
     }
     let setting = |name: &str| {
         let typed = |(option, value)| Given {
@@ -189,6 +172,15 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     if let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages) {
         complain(&notice, 0);
     }
+    // SAFETY: one thread, as promised by the caller.
+    unsafe { run(&cli, job, outer) }
+}
+
+/// Runs a checked job, and writes what was asked for of it.
+///
+/// # Safety
+/// The process has a single thread.
+unsafe fn run(cli: &Cli, job: job::Job, outer: Option<driver::Outer>) -> u8 {
     if outer.is_none() {
         for note in &job.notes {
             complain(note, 0);
@@ -207,27 +199,52 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
             return complain(&format!("cannot run the job: {e}"), exit::LAUNCHER);
         }
     };
-    let reports = driver::write_reports(&outcome, &cli);
+    let reports = driver::write_reports(&outcome, cli);
     match (reports, outcome.facts.status) {
-        (Err(lost), 0) => tell_lost(&lost),
+        (Err(lost), 0) => print_lost(&lost),
         (Err(lost), status) => {
-            tell_lost(&lost);
+            print_lost(&lost);
             status
         }
         (Ok(()), status) => status,
     }
 }
 
+/// Does what else this program is called for, if it is not to start a job.
+///
+/// # Safety
+/// The process has a single thread and nothing open but standard streams that it needs.
+unsafe fn without_job(cli: &Cli) -> Option<u8> {
+    use std::io::IsTerminal;
+    if cli.agent {
+        if std::io::stdin().is_terminal() {
+            let what = "--agent is for shmrun itself, which calls it through a remote shell";
+            return Some(complain(&what, exit::USAGE));
+        }
+        // SAFETY: as promised by the caller.
+        return Some(unsafe { driver::run_remote() });
+    }
+    if cli.pmix_server {
+        // SAFETY: whoever executes it so has put the socket there; else there is none.
+        return Some(unsafe { driver::serve_pmix() });
+    }
+    let asked = cli.ps.as_ref()?;
+    Some(match ps::run(asked.as_deref(), cli.inherited.backtrace) {
+        Ok(text) => show(&text),
+        Err((what, status)) => complain(&what, status),
+    })
+}
+
 /// Shows what was asked for instead of running a job.
 fn show(text: &str) -> u8 {
     match driver::put(Stream::Out, text) {
         Ok(()) => 0,
-        Err(lost) => tell_lost(&lost),
+        Err(lost) => print_lost(&lost),
     }
 }
 
 /// A reader that has gone knows that it has.
-fn tell_lost(lost: &driver::Lost) -> u8 {
+fn print_lost(lost: &driver::Lost) -> u8 {
     match &lost.message {
         Some(what) => complain(what, lost.status),
         None => lost.status,

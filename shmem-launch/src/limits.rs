@@ -27,21 +27,21 @@ const OF_STARTER: u64 = 3 + 6 + 8;
 
 /// How many PEs an agent asks its template for at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Portion {
+pub struct SpawnQuota {
     /// PEs in one request.
     pub pes: u32,
     /// Requests that may be unanswered.
     pub requests: u32,
 }
 
-impl Portion {
+impl SpawnQuota {
     /// As much as is of use.
     pub const FULL: Self = Self {
         pes: MOST_PES,
         requests: MOST_REQUESTS,
     };
 
-    /// The portion of each of `agents` agents on a machine, where a process may have `limit`
+    /// The quota of each of `agents` agents on a machine, where a process may have `limit`
     /// descriptors open, for a node of which `inputs` PEs get standard input. Programs, among them the process that
     /// starts PEs, may have `of_programs` open: it takes those of a request at once.
     ///
@@ -65,7 +65,7 @@ impl Portion {
         }
     }
 
-    /// The limit of descriptors at which each of so many agents has a full portion.
+    /// The limit of descriptors at which each of so many agents has a full quota.
     pub fn limit_for_full(agents: u32) -> u64 {
         2 * u64::from(SENT_PER_PE * MOST_REQUESTS * MOST_PES) * u64::from(agents)
     }
@@ -513,42 +513,42 @@ mod tests {
 
     #[test]
     fn agents_share_what_may_be_on_its_way() {
-        let sent = |p: Portion| u64::from(p.pes * p.requests * SENT_PER_PE);
+        let sent = |p: SpawnQuota| u64::from(p.pes * p.requests * SENT_PER_PE);
         for limit in [256, 1024, 4096, 20_000, 1 << 20] {
             for agents in [1, 2, 8, 64, 512, 5000] {
-                let p = Portion::of(limit, agents, 1, 1 << 20);
+                let p = SpawnQuota::of(limit, agents, 1, 1 << 20);
                 let all = sent(p) * u64::from(agents);
                 assert!(all <= limit / 2 || sent(p) == 3, "{limit} {agents} {p:?}");
             }
         }
-        assert_eq!(Portion::of(1024, 1, 1, 1 << 20), Portion::FULL);
+        assert_eq!(SpawnQuota::of(1024, 1, 1, 1 << 20), SpawnQuota::FULL);
         assert_eq!(
-            Portion::of(1024, 64, 1, 1 << 20),
-            Portion {
+            SpawnQuota::of(1024, 64, 1, 1 << 20),
+            SpawnQuota {
                 pes: 1,
                 requests: 2
             }
         );
         assert_eq!(
-            Portion::of(1024, 512, 1, 1 << 20),
-            Portion {
+            SpawnQuota::of(1024, 512, 1, 1 << 20),
+            SpawnQuota {
                 pes: 1,
                 requests: 1
             }
         );
         // Who takes them may have few.
         for (of_programs, pes) in [(1024, 32), (64, 15), (20, 1), (5, 1)] {
-            assert_eq!(Portion::of(1024, 1, 1, of_programs).pes, pes);
+            assert_eq!(SpawnQuota::of(1024, 1, 1, of_programs).pes, pes);
         }
         // With input for all of them, too.
-        assert_eq!(Portion::of(1024, 8, 2, 1 << 20).pes, 8);
-        assert_eq!(Portion::of(1024, 8, 1, 1 << 20).pes, 10);
+        assert_eq!(SpawnQuota::of(1024, 8, 2, 1 << 20).pes, 8);
+        assert_eq!(SpawnQuota::of(1024, 8, 1, 1 << 20).pes, 10);
         for agents in [1, 64, 512] {
-            let limit = Portion::limit_for_full(agents);
-            assert_eq!(Portion::of(limit, agents, 1, 1 << 20), Portion::FULL);
+            let limit = SpawnQuota::limit_for_full(agents);
+            assert_eq!(SpawnQuota::of(limit, agents, 1, 1 << 20), SpawnQuota::FULL);
             assert_ne!(
-                Portion::of(limit - 6 * u64::from(agents), agents, 1, 1 << 20),
-                Portion::FULL
+                SpawnQuota::of(limit - 6 * u64::from(agents), agents, 1, 1 << 20),
+                SpawnQuota::FULL
             );
         }
     }

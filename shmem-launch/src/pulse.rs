@@ -81,7 +81,7 @@ pub(crate) struct Pulse {
 
 impl Pulse {
     /// Something came.
-    pub(crate) fn heard(&mut self, now: u64) {
+    pub(crate) fn received(&mut self, now: u64) {
         (self.heard, self.excused) = (true, false);
         self.heard_at = Some(now);
     }
@@ -150,13 +150,13 @@ mod tests {
         for at in (0..16).map(|n| 20 * S + n * S / 8) {
             let mut rhythm = rhythm(8);
             let mut pulse = Pulse::default();
-            pulse.heard(1);
+            pulse.received(1);
             assert_eq!(silent(&mut pulse, &mut rhythm, 4 * S), None);
             while let Some(now) = rhythm.deadline().filter(|&now| now <= at) {
-                pulse.heard(now);
+                pulse.received(now);
                 assert_eq!(silent(&mut pulse, &mut rhythm, now + 1), None);
             }
-            pulse.heard(at);
+            pulse.received(at);
             let (now, ms) = silent(&mut pulse, &mut rhythm, u64::MAX).unwrap();
             assert!((at + 8 * S..=at + 9 * S).contains(&now), "{now} of {at}");
             assert_eq!(ms, (now - at) / 1_000_000);
@@ -167,7 +167,7 @@ mod tests {
     fn who_did_not_run_does_not_accuse() {
         let mut rhythm = rhythm(8);
         let mut pulse = Pulse::default();
-        pulse.heard(1);
+        pulse.received(1);
         for hours in 1..6 {
             let now = hours * 3600 * S;
             assert!(rhythm.is_due(now) && !rhythm.is_due(now));
@@ -231,7 +231,7 @@ mod tests {
                 && at <= now
             {
                 under_way.remove(0);
-                pulses[to].heard(at);
+                pulses[to].received(at);
                 continue;
             }
             if now > end {

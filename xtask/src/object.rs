@@ -80,11 +80,7 @@ impl Machine {
 /// If the length of the note is no multiple of 4: every ELF note's is.
 pub fn note_object(machine: Machine, section: &str, note: &[u8], needed: &str) -> Vec<u8> {
     assert!(note.len().is_multiple_of(4), "not an ELF note");
-    let mut object = Object::new(
-        BinaryFormat::Elf,
-        machine.architecture,
-        Endianness::Little,
-    );
+    let mut object = Object::new(BinaryFormat::Elf, machine.architecture, Endianness::Little);
     object.flags = FileFlags::Elf {
         os_abi: elf::ELFOSABI_NONE,
         abi_version: 0,
@@ -129,13 +125,22 @@ mod tests {
             assert_eq!(section.data().unwrap(), note);
             let flags = section.flags();
             assert!(
-                matches!(flags, SectionFlags::Elf { sh_type: elf::SHT_NOTE, sh_flags: elf::SHF_ALLOC }),
+                matches!(
+                    flags,
+                    SectionFlags::Elf {
+                        sh_type: elf::SHT_NOTE,
+                        sh_flags: elf::SHF_ALLOC
+                    }
+                ),
                 "{flags:?}"
             );
             let stack = object.section_by_name(".note.GNU-stack").unwrap();
             assert!(matches!(
                 stack.flags(),
-                SectionFlags::Elf { sh_type: elf::SHT_PROGBITS, sh_flags: elf::SectionFlags(0) }
+                SectionFlags::Elf {
+                    sh_type: elf::SHT_PROGBITS,
+                    sh_flags: elf::SectionFlags(0)
+                }
             ));
             let symbols: Vec<_> = object.symbols().collect();
             assert_eq!(symbols.len(), 1);

@@ -51,6 +51,17 @@ pub(super) struct Pings {
     useless: bool,
 }
 
+/// What is reported of failures, and when.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// Whether the PMIx server works, and what waits for the answer.
+    pub(super) pings: Pings,
+    /// Whether a fault has gone up: the job ends with it, and what follows is a consequence.
+    pub(super) fault_sent: bool,
+    /// Whether a cause of it that an agent heard of later has gone up.
+    cause_sent: bool,
+}
+
 impl Pings {
     /// Whether a PE's failure still has to be reported.
     pub(super) fn hold_something(&self) -> bool {
@@ -95,14 +106,14 @@ impl Pings {
 impl Agent {
     /// Reports the failure of a PE of this node, when it is known that its PMIx server has not failed before.
     pub(super) fn report_pe(&mut self, report: Report, now: u64) {
-        let hold = self.pmix.is_some() && !self.pings.useless && !self.stopping;
+        let hold = self.pmix.is_some() && !self.failures.pings.useless && !self.life.stopping;
         if !hold {
             return self.pass_report(report);
         }
-        let number = self.pings.want();
-        self.pings.held.push_back((number, report));
-        if self.pings.until.is_none() {
-            self.pings.set_deadline(now);
+        let number = self.failures.pings.want();
+        self.failures.pings.held.push_back((number, report));
+        if self.failures.pings.until.is_none() {
+            self.failures.pings.set_deadline(now);
         }
         self.send_ping();
     }
@@ -110,12 +121,12 @@ impl Agent {
     fn pass_report(&mut self, report: Report) {
         match report {
             Report::Fault(fault) => self.pass_fault(fault),
-            Report::Failed(loss) => self.up.send(&Frame::Failed(loss)),
+            Report::Failed(loss) => self.parent.out.send(&Frame::Failed(loss)),
         }
     }
 
     fn send_ping(&mut self) {
-        if let Some(number) = self.pings.next() {
+        if let Some(number) = self.failures.pings.next() {
             let mut bytes = Vec::new();
             ToServer::Ping(number).encode(&mut bytes);
             self.actions.push_back(Action::ToPmix(bytes));
@@ -124,7 +135,7 @@ impl Agent {
 
     /// The server works: what failed before the question has failed by itself.
     pub(super) fn pong(&mut self, number: u64, now: u64) {
-        let pings = &mut self.pings;
+        let pings = &mut self.failures.pings;
         pings.answered = pings.answered.max(number.min(pings.sent));
         pings.useless = false;
         let ready = |(of, _): &(u64, Report)| *of <= pings.answered;
@@ -139,10 +150,10 @@ impl Agent {
 
     /// Reports what the server does not answer for.
     pub(super) fn end_patience_with_server(&mut self, now: u64) {
-        if self.pings.until.is_some_and(|at| at <= now) {
-            self.pings.until = None;
-            self.pings.useless = true;
-            for (_, report) in std::mem::take(&mut self.pings.held) {
+        if self.failures.pings.until.is_some_and(|at| at <= now) {
+            self.failures.pings.until = None;
+            self.failures.pings.useless = true;
+            for (_, report) in std::mem::take(&mut self.failures.pings.held) {
                 self.pass_report(report);
             }
         }
@@ -150,11 +161,11 @@ impl Agent {
 
     /// The node's PMIx server has failed. PEs whose failure is held back have failed of it.
     pub(super) fn pmix_failed(&mut self, what: String) {
-        let pings = &mut self.pings;
+        let pings = &mut self.failures.pings;
         pings.useless = true;
         pings.until = None;
         pings.held.clear();
-        let outlived = pings.outlived_stop() || self.phase >= Phase::Exited;
+        let outlived = pings.outlived_stop() || self.life.phase >= Phase::Exited;
         let fault = Fault {
             node: self.setup.node,
             pid: 0,
@@ -165,14 +176,14 @@ impl Agent {
 
     /// `Stop` has come: what is lost from now on did not make the job fail.
     pub(super) fn note_end(&mut self, now: u64) {
-        self.up.send(&Frame::Stopping);
+        self.parent.out.send(&Frame::Stopping);
         // The launcher has its cause.
-        self.pings.held.clear();
-        if self.pmix.is_some() && self.pings.of_stop.is_none() {
-            self.pings.of_stop = Some(self.pings.want());
+        self.failures.pings.held.clear();
+        if self.pmix.is_some() && self.failures.pings.of_stop.is_none() {
+            self.failures.pings.of_stop = Some(self.failures.pings.want());
             self.send_ping();
         }
-        self.pings.set_deadline(now);
+        self.failures.pings.set_deadline(now);
     }
 
     /// A child has failed, and nothing more comes from its subtree.
@@ -199,9 +210,9 @@ impl Agent {
         if matches!(fault.cause, Cause::Unreachable { .. }) {
             return self.pass_fault(fault);
         }
-        self.fault_sent = true;
-        if !std::mem::replace(&mut self.cause_sent, true) {
-            self.up.send(&Frame::Cause(fault));
+        self.failures.fault_sent = true;
+        if !std::mem::replace(&mut self.failures.cause_sent, true) {
+            self.parent.out.send(&Frame::Cause(fault));
         }
     }
 }

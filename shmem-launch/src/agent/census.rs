@@ -21,13 +21,6 @@ pub(super) struct Count {
 }
 
 impl Agent {
-    /// A PE of the subtree is in finalize: the launcher hears of the first.
-    pub(super) fn leaves(&mut self) {
-        if !std::mem::replace(&mut self.leaving_sent, true) {
-            self.up.send(&Frame::Leaving);
-        }
-    }
-
     /// Begins a count that is to be over in so many milliseconds. One that is under way is forgotten.
     pub(super) fn begin_count(&mut self, number: u32, budget_ms: u32, now: u64) {
         let theirs = budget_ms - budget_ms / 8;
@@ -41,7 +34,7 @@ impl Agent {
                 awaited.push(at);
             }
         }
-        self.count = Some(Count {
+        self.gathered.count = Some(Count {
             number,
             sum: Census::default(),
             own: false,
@@ -66,7 +59,7 @@ impl Agent {
 
     /// What this node's PEs do.
     pub(super) fn counted_own(&mut self, number: u32, census: Census) {
-        if let Some(count) = self.count.as_mut().filter(|c| c.number == number) {
+        if let Some(count) = self.gathered.count.as_mut().filter(|c| c.number == number) {
             count.own = true;
             count.sum.merge(census);
         }
@@ -74,7 +67,7 @@ impl Agent {
 
     /// What those of a subtree do.
     pub(super) fn counted(&mut self, child: usize, number: u32, census: Census) {
-        if let Some(count) = self.count.as_mut().filter(|c| c.number == number)
+        if let Some(count) = self.gathered.count.as_mut().filter(|c| c.number == number)
             && let Some(at) = count.awaited.iter().position(|&c| c == child)
         {
             count.awaited.swap_remove(at);
@@ -85,7 +78,7 @@ impl Agent {
     /// Sends the sum up once nothing more is to be waited for.
     pub(super) fn end_count(&mut self, now: u64) {
         let children = &self.children;
-        let Some(count) = &mut self.count else {
+        let Some(count) = &mut self.gathered.count else {
             return;
         };
         count
@@ -93,13 +86,13 @@ impl Agent {
             .retain(|&at| !children[at].is_closed() && !children[at].is_lost());
         if (count.own && count.awaited.is_empty()) || now >= count.deadline {
             let (number, census) = (count.number, Box::new(std::mem::take(&mut count.sum)));
-            self.count = None;
-            self.up.send(&Frame::Counted { number, census });
+            self.gathered.count = None;
+            self.parent.out.send(&Frame::Counted { number, census });
         }
     }
 
     /// When [`end_count`](Self::end_count) is due.
     pub(super) fn count_deadline(&self) -> Option<u64> {
-        self.count.as_ref().map(|count| count.deadline)
+        self.gathered.count.as_ref().map(|count| count.deadline)
     }
 }

@@ -3,8 +3,7 @@
 use shmem_pmi::server::TreeLink;
 
 use super::Agent;
-use super::event::Action;
-use super::pmi::Service;
+use super::event::{Action, Service};
 use crate::child::{self, Child};
 use crate::frame::Frame;
 
@@ -23,7 +22,7 @@ impl Agent {
 
     /// Starts children whose time has come, while not too many are waited for.
     pub(super) fn start_children(&mut self, now: u64) {
-        if self.stopping || !self.children.iter().any(Child::is_waiting) {
+        if self.life.stopping || !self.children.iter().any(Child::is_waiting) {
             return;
         }
         let asked = self.children.iter().filter(|c| c.is_asked()).count();
@@ -55,8 +54,8 @@ impl Agent {
     }
 
     pub(super) fn child_closed(&mut self, child: usize, drop: bool, now: u64) {
-        self.output.shell_closed(child, now, &mut self.up);
-        self.output.child_closed(child, now, &mut self.up);
+        self.output.shell_closed(child, now, &mut self.parent.out);
+        self.output.child_closed(child, now, &mut self.parent.out);
         if drop {
             self.actions.push_back(Action::DropChild(child));
         }
@@ -64,7 +63,7 @@ impl Agent {
 
     /// Passed on as output of nobody's rank: the launcher knows hosts by the numbers after the last.
     pub(super) fn shell_text(&mut self, child: usize, text: &[u8], now: u64) {
-        let said = self.children[child].hear(text);
+        let said = self.children[child].shell_text(text);
         self.pass_said(child, &said, now);
     }
 
@@ -73,7 +72,8 @@ impl Agent {
             return;
         }
         let number = self.setup.n_pes + self.children[child].node();
-        self.output.shell(child, number, text, now, &mut self.up);
+        self.output
+            .shell(child, number, text, now, &mut self.parent.out);
     }
 
     fn child_frame(&mut self, child: usize, frame: Frame<'_>, now: u64) {
@@ -91,12 +91,12 @@ impl Agent {
             Frame::Died(_) => {
                 // One of its PEs may join again.
                 c.disconnected = false;
-                self.disconnected_sent = false;
-                self.up.send(&frame);
+                self.absence.disconnected_reported = false;
+                self.parent.out.send(&frame);
             }
             Frame::Leaving => self.leaves(),
             Frame::Beat => {}
-            Frame::Failed(_) | Frame::Say(_) => self.up.send(&frame),
+            Frame::Failed(_) | Frame::Print(_) => self.parent.out.send(&frame),
             Frame::StdinCredit(n) => self.input_taken(Some(child), n),
             Frame::Pmi(bytes) => self.tree(Service::Pmi, TreeLink::Child(child), bytes),
             Frame::Addresses(bytes) => {
@@ -105,24 +105,25 @@ impl Agent {
             Frame::Pmix(bytes) => self.pmix_tree(TreeLink::Child(child), bytes),
             Frame::Output { rank, stream, data } => {
                 let from = (rank, stream);
-                self.output.relay(child, from, data, now, &mut self.up);
-                self.touch_flush(now);
+                self.output
+                    .relay(child, from, data, now, &mut self.parent.out);
+                self.life.touch_flush(now);
             }
-            Frame::Traced { .. } => self.up.send(&frame),
+            Frame::Traced { .. } => self.parent.out.send(&frame),
             Frame::Counted { number, census } => self.counted(child, number, *census),
             Frame::Recorded {
                 shift,
                 sent,
                 recording,
-            } => self.up.send(&Frame::Recorded {
+            } => self.parent.out.send(&Frame::Recorded {
                 shift: shift.wrapping_add(c.late_by(sent, now)),
                 sent: now,
                 recording,
             }),
             Frame::Done(mut report) => {
                 c.done(&mut report, now);
-                self.report.get_or_insert_default().merge(&report);
-                self.output.child_closed(child, now, &mut self.up);
+                self.gathered.report.get_or_insert_default().merge(&report);
+                self.output.child_closed(child, now, &mut self.parent.out);
             }
             other => {
                 let e = format!("a frame that only goes down: {}", other.kind());

@@ -4,12 +4,11 @@ use shmem_node::to_agent::ToAgent;
 use shmem_pmi::server::Shared;
 
 use super::InputRoute;
-use super::pmi::Service;
 use crate::census::{Census, Example};
 use crate::child::ChildSetup;
 use crate::exit::{Cause, End};
 use crate::frame::{FromServer, JobOptions, Stream};
-use crate::limits::Portion;
+use crate::limits::SpawnQuota;
 use crate::report::Reduced;
 
 /// What an agent knows about itself.
@@ -24,7 +23,7 @@ pub struct Setup {
     /// PEs of the job: with several, one that leaves early is missed.
     pub n_pes: u32,
     /// How many PEs it asks its template for at a time.
-    pub portion: Portion,
+    pub quota: SpawnQuota,
     /// What was asked for.
     pub options: JobOptions,
     /// Where standard input goes.
@@ -67,7 +66,7 @@ pub enum Event<'a> {
     PmixFailed(String),
     /// The template has answered the oldest request: these PEs run. `error` says why fewer than
     /// asked for.
-    Started {
+    PesStarted {
         /// Process ids, in order.
         pids: &'a [i32],
         /// Why the next PE could not be started.
@@ -88,7 +87,7 @@ pub enum Event<'a> {
         /// How it ended.
         end: End,
         /// For what of it others wait.
-        missed: Missed,
+        missed: StillNeeded,
         /// Whether it used the node segment: an OpenSHMEM program, of whose memory others know.
         attached: bool,
     },
@@ -109,7 +108,7 @@ pub enum Event<'a> {
     /// A PE's PMI socket was closed.
     PeClosed(u32),
     /// An OpenSHMEM program said something.
-    Said(ToAgent<'a>),
+    Message(ToAgent<'a>),
     /// The node's PMIx server said something.
     FromPmix(FromServer<'a>),
     /// The PEs that get input have taken so many bytes of it, each of them; 0 if none takes any more.
@@ -132,7 +131,7 @@ pub enum Event<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Ask the template for PEs `first..first + count` (local numbers).
-    Start {
+    StartPes {
         /// First PE.
         first: u32,
         /// How many.
@@ -213,10 +212,19 @@ pub enum Action {
     Die,
 }
 
+/// One of the two servers of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// PMI.
+    Pmi,
+    /// The exchange of UD addresses.
+    Addresses,
+}
+
 /// For what of a PE that has ended the others of a job wait: see [`exit`](crate::exit), "Who frees those that
 /// wait".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missed {
+pub enum StillNeeded {
     /// For nothing.
     Nothing,
     /// It never called init, and others are in theirs, which needs it.

@@ -1,59 +1,64 @@
-//! Heartbeats on the links of an agent ([`crate::pulse`]): a child that is silent is lost, and one whose
-//! parent is silent ends, for nobody is left who could tell it to.
-//!
-//! Not if the parent is on this machine and was stopped, by a debugger or by somebody who means to
-//! continue it: then nothing is cut off, and whoever is above ends it if that must be.
+//! How far the life of an agent has come, and what happens next if nothing else does.
 
-use super::event::{Action, Event};
-use super::{Agent, Phase};
+/// How long output may stay silent at the end before descriptors that some escaped process holds
+/// are given up.
+pub(super) const FLUSH_NS: u64 = 1_000_000_000;
 
-impl Agent {
-    /// Looks at the links if it is time to.
-    pub(super) fn look_for_life(&mut self, now: u64) {
-        if !self.rhythm.is_due(now) {
-            return;
-        }
-        for child in 0..self.children.len() {
-            if let Some(failure) = self.children[child].look_for_life(&self.rhythm, now) {
-                self.child_failed(child, failure, now);
-            }
-        }
-        self.look_for_parent(now);
+/// See the drawing in the head of the agent's module.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    #[default]
+    Preparing,
+    Ready,
+    Starting,
+    Running,
+    Exited,
+    /// Everything was killed; output is being flushed.
+    Finishing,
+    /// The driver is reaping.
+    CleaningUp,
+    Over,
+}
+
+/// How far it has come.
+#[derive(Debug, Default)]
+pub(super) struct Life {
+    pub(super) phase: Phase,
+    /// Whether the launcher has said that the job ends.
+    pub(super) stopping: bool,
+    /// Since when the job is stopped (Ctrl-Z).
+    pub(super) stopped: Option<u64>,
+    /// When PEs that were asked to end are killed.
+    pub(super) kill_at: Option<u64>,
+    /// When output that has not ended is given up.
+    pub(super) flush_at: Option<u64>,
+}
+
+impl Life {
+    /// When the job was stopped, while it is; or else now. What PEs have time for is counted by this.
+    pub(super) fn clock(&self, now: u64) -> u64 {
+        self.stopped.unwrap_or(now)
     }
 
-    fn look_for_parent(&mut self, now: u64) {
-        self.pulse.beat(&mut self.up);
-        if self.pulse.look(&self.rhythm, now).is_none() {
-            return;
-        }
-        // The launcher stops itself when it has stopped the PEs.
-        if self.stopped.is_some() && self.setup.node == 0 {
-            return self.pulse.excuse();
-        }
-        self.actions.push_back(Action::FindParent);
+    /// The end of patience with output begins anew.
+    pub(super) fn await_output(&mut self, now: u64) {
+        self.flush_at = Some(self.clock(now) + FLUSH_NS);
     }
 
-    /// What the driver has found of a parent that is silent.
-    pub(super) fn parent_found(&mut self, stopped: bool) {
-        match stopped {
-            true => self.pulse.excuse(),
-            // It goes on since a moment ago, and has had no time to say so.
-            false if self.pulse.resumes() => {}
-            false => self.die(),
+    /// Output moves: an end of patience is pushed back.
+    pub(super) fn touch_flush(&mut self, now: u64) {
+        if self.phase == Phase::Finishing {
+            self.await_output(now);
         }
     }
 
-    /// An event after the last frame was sent, which the parent may still have to take.
-    pub(super) fn leave(&mut self, event: &Event<'_>, now: u64) {
-        debug_assert_eq!(self.phase, Phase::Over);
-        match event {
-            Event::FromParent(_) => self.pulse.heard(now),
-            Event::ParentClosed => self.die(),
-            Event::ParentFound { stopped } => self.parent_found(*stopped),
-            _ => {}
-        }
-        if self.rhythm.is_due(now) {
-            self.look_for_parent(now);
+    /// The job was stopped for so long.
+    pub(super) fn postpone(&mut self, by: u64) {
+        for at in [&mut self.kill_at, &mut self.flush_at]
+            .into_iter()
+            .flatten()
+        {
+            *at = at.saturating_add(by);
         }
     }
 }

@@ -34,21 +34,21 @@ impl Agent {
 
     /// Whether the others go on after a loss.
     fn others_go_on(&self) -> bool {
-        self.setup.options.keep_going && !self.stopping
+        self.setup.options.keep_going && !self.life.stopping
     }
 
     /// The subtree of a child is lost; `outlived`: after it knew that the job ends. Where PEs were never started
     /// the job has not begun, and does not.
     pub(super) fn lose_subtree(&mut self, loss: Loss, outlived: bool) {
-        match self.phase >= Phase::Running && self.others_go_on() {
-            true => self.up.send(&Frame::Failed(loss)),
+        match self.life.phase >= Phase::Running && self.others_go_on() {
+            true => self.parent.out.send(&Frame::Failed(loss)),
             false => self.pass_own_fault(loss.fault, outlived),
         }
     }
 
     /// PEs of another node are lost.
     pub(super) fn lost(&mut self, loss: &Loss) {
-        if !self.stopping {
+        if !self.life.stopping {
             let lost = loss.first;
             self.actions.push_back(Action::FindAttached { lost });
         }
@@ -56,7 +56,7 @@ impl Agent {
 
     /// There are PEs that would wait for those that are lost.
     pub(super) fn is_needed(&mut self, rank: u32) {
-        if !self.stopping {
+        if !self.life.stopping {
             self.fault(0, Cause::Needed { rank });
         }
     }

@@ -139,7 +139,7 @@ impl Output {
 
     /// Whether there is room for words of PEs, which come whether output may be read or not: messages that need no
     /// room come the same way, and are not to wait for a reader who is slow, but only for one who is not there.
-    pub(super) fn may_hear(&self) -> bool {
+    pub(super) fn may_read_messages(&self) -> bool {
         self.upstream.holding <= BUDGET && self.waiting() <= BUDGET
     }
 

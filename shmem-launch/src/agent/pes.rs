@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::frame::Stream;
-use crate::limits::Portion;
+use crate::limits::SpawnQuota;
 
 #[derive(Debug, Default)]
 struct Pe {
@@ -37,6 +37,8 @@ pub(super) struct Pes {
     pmi_closed: VecDeque<(u64, u32)>,
     disconnected: u32,
     open: u32,
+    /// PEs that are to be started again when all that they have written was read, and how often that makes.
+    respawns: Vec<(u32, u32)>,
 }
 
 impl Pes {
@@ -51,14 +53,15 @@ impl Pes {
             pmi_closed: VecDeque::new(),
             disconnected: 0,
             open: 0,
+            respawns: Vec::new(),
         }
     }
 
     /// The next PEs to ask for, unless enough requests are unanswered. Their output counts as open
     /// from now on.
-    pub(super) fn next_batch(&mut self, portion: Portion) -> Option<(u32, u32)> {
-        let count = portion.pes.min(self.wanted - self.asked);
-        if count == 0 || self.in_flight.len() >= portion.requests as usize {
+    pub(super) fn next_batch(&mut self, quota: SpawnQuota) -> Option<(u32, u32)> {
+        let count = quota.pes.min(self.wanted - self.asked);
+        if count == 0 || self.in_flight.len() >= quota.requests as usize {
             return None;
         }
         let first = self.asked;
@@ -230,6 +233,29 @@ impl Pes {
         }
     }
 
+    /// A PE that has failed is to be started again, for the `count`th time, as soon as its output was read.
+    pub(super) fn respawn(&mut self, local: u32, count: u32) {
+        self.respawns.push((local, count));
+    }
+
+    /// The next of those of whom all was read, which is being started again from now on. Those that were given up
+    /// meanwhile are not.
+    pub(super) fn next_respawn(&mut self) -> Option<(u32, u32)> {
+        let pes = &self.pes;
+        self.respawns
+            .retain(|&(local, _)| pes[local as usize].failed);
+        let closed = |&(local, _): &(u32, u32)| pes[local as usize].open == [false; 2];
+        let at = self.respawns.iter().position(closed)?;
+        let (local, count) = self.respawns.remove(at);
+        self.set_restarting(local, true);
+        Some((local, count))
+    }
+
+    /// Nobody is started again of those that were to be.
+    pub(super) fn respawn_nobody(&mut self) {
+        self.respawns.clear();
+    }
+
     pub(super) fn all_ended(&self) -> bool {
         self.ended >= self.started
     }
@@ -240,11 +266,6 @@ impl Pes {
         if std::mem::take(&mut pe.open[stream as usize]) {
             self.open -= 1;
         }
-    }
-
-    /// Whether no stream of a PE may bring output.
-    pub(super) fn is_closed(&self, local: u32) -> bool {
-        self.pes[local as usize].open == [false; 2]
     }
 
     /// Whether no stream may bring output.
@@ -273,11 +294,11 @@ mod tests {
     #[test]
     fn a_pe_that_is_being_started_again_has_not_ended() {
         let mut pes = Pes::new(2);
-        let portion = Portion {
+        let quota = SpawnQuota {
             pes: 2,
             requests: 1,
         };
-        assert_eq!(pes.next_batch(portion), Some((0, 2)));
+        assert_eq!(pes.next_batch(quota), Some((0, 2)));
         assert_eq!(pes.answered(&[10, 11]), 2);
         pes.failed(0);
         pes.failed(1);
@@ -293,11 +314,11 @@ mod tests {
     #[test]
     fn a_pe_that_could_not_be_started_again_has_ended() {
         let mut pes = Pes::new(1);
-        let portion = Portion {
+        let quota = SpawnQuota {
             pes: 1,
             requests: 1,
         };
-        assert_eq!(pes.next_batch(portion), Some((0, 1)));
+        assert_eq!(pes.next_batch(quota), Some((0, 1)));
         pes.answered(&[10]);
         pes.failed(0);
         pes.set_restarting(0, true);

@@ -12,7 +12,7 @@ use shmem_pmi::server::pmix::{Output, PmixNode};
 use shmem_pmi::server::{NodePlace, TreeLink};
 
 use super::event::Action;
-use super::{Agent, Missed};
+use super::{Agent, StillNeeded};
 use crate::exit::Cause;
 use crate::frame::{FromServer, ToServer};
 
@@ -49,14 +49,14 @@ impl Pmix {
     }
 
     /// For what of a process others wait that has ended with status 0.
-    fn missed(&mut self, local: u32) -> Missed {
+    fn missed(&mut self, local: u32) -> StillNeeded {
         match self.seen[local as usize] {
-            Seen::Connected => Missed::Finalize,
-            Seen::Finalized => Missed::Nothing,
-            Seen::Never if self.seen.contains(&Seen::Connected) => Missed::Init,
+            Seen::Connected => StillNeeded::Finalize,
+            Seen::Finalized => StillNeeded::Nothing,
+            Seen::Never if self.seen.contains(&Seen::Connected) => StillNeeded::Init,
             Seen::Never => {
                 self.ended_unseen.get_or_insert(local);
-                Missed::Nothing
+                StillNeeded::Nothing
             }
         }
     }
@@ -75,7 +75,7 @@ impl Agent {
                     pmix.seen[local as usize] = Seen::Connected;
                 }
                 if let Some(local) = pmix.ended_unseen.take()
-                    && !self.stopping
+                    && !self.life.stopping
                 {
                     let (rank, pid) = self.identify(local);
                     self.pe_fault(pid, Cause::Absent { rank }, now);
@@ -100,7 +100,7 @@ impl Agent {
             // Libraries say much the same in all processes.
             FromServer::Log { rank, text } => {
                 if let Some(local) = local_of(rank) {
-                    self.has_words(local, text.trim_end().to_owned(), false, now);
+                    self.message_for_user(local, text.trim_end().to_owned(), false, now);
                 }
             }
             FromServer::Fence { id, ranks, data } => {
@@ -137,7 +137,7 @@ impl Agent {
         while let Some(output) = self.pmix.as_mut().and_then(|pmix| pmix.node.poll_output()) {
             let message = match &output {
                 Output::ToParent(bytes) => {
-                    self.up.send_pmix(bytes);
+                    self.parent.out.send_pmix(bytes);
                     continue;
                 }
                 Output::ToChild { child, bytes } => {
@@ -174,10 +174,10 @@ impl Agent {
     }
 
     /// For what of a process others wait that has ended with status 0, by what PMIx knows of it.
-    pub(super) fn missed_by_pmix(&mut self, local: u32) -> Missed {
+    pub(super) fn missed_by_pmix(&mut self, local: u32) -> StillNeeded {
         match &mut self.pmix {
             Some(pmix) => pmix.missed(local),
-            None => Missed::Nothing,
+            None => StillNeeded::Nothing,
         }
     }
 
@@ -186,7 +186,7 @@ impl Agent {
         let Some(pmix) = &mut self.pmix else { return };
         let below = self.children.iter().filter(|c| c.exited).count() as u32;
         let ended = [self.pes.absent().0, below];
-        if self.stopping || pmix.absent_sent || ended == [0; 2] {
+        if self.life.stopping || pmix.absent_sent || ended == [0; 2] {
             return;
         }
         // Looking costs a look at each process.

@@ -21,37 +21,38 @@ pub(super) struct Progress {
 
 impl Agent {
     pub(super) fn child_progress(&mut self, child: usize, nodes: u32, pes: u32) {
-        let of = &mut self.progress.children;
+        let of = &mut self.startup.progress.children;
         of.resize(of.len().max(child + 1), (0, 0));
         of[child] = (nodes, pes);
     }
 
     fn count(&self) -> Count {
-        let own = (u32::from(self.prepared), self.pes.started());
+        let own = (u32::from(self.startup.prepared), self.pes.started());
         let add = |a: Count, b: &Count| (a.0.saturating_add(b.0), a.1.saturating_add(b.1));
-        self.progress.children.iter().fold(own, add)
+        self.startup.progress.children.iter().fold(own, add)
     }
 
     fn has_progress(&self) -> bool {
-        let starting = self.setup.options.progress && !self.sent_started && !self.stopping;
-        starting && self.count() != self.progress.told
+        let starting = self.setup.options.progress && !self.startup.reported && !self.life.stopping;
+        starting && self.count() != self.startup.progress.told
     }
 
     /// When there is something to tell.
     pub(super) fn progress_due(&self) -> Option<u64> {
-        self.progress.next.filter(|_| self.has_progress())
+        self.startup.progress.next.filter(|_| self.has_progress())
     }
 
-    pub(super) fn tell_progress(&mut self, now: u64) {
+    pub(super) fn send_progress(&mut self, now: u64) {
         let next = *self
+            .startup
             .progress
             .next
             .get_or_insert(now.saturating_add(FIRST_NS));
         if now >= next && self.has_progress() {
             let (nodes, pes) = self.count();
-            self.progress.told = (nodes, pes);
-            self.progress.next = Some(now.saturating_add(PAUSE_NS));
-            self.up.send(&Frame::Progress { nodes, pes });
+            self.startup.progress.told = (nodes, pes);
+            self.startup.progress.next = Some(now.saturating_add(PAUSE_NS));
+            self.parent.out.send(&Frame::Progress { nodes, pes });
         }
     }
 }

@@ -13,7 +13,7 @@ impl Agent {
     /// Whether a PE that has been reaped may be started again.
     pub fn may_respawn(&self, local: u32, end: End, attached: bool) -> bool {
         self.setup.options.respawns > 0
-            && !self.stopping
+            && !self.life.stopping
             && !attached
             && end != End::Code(0)
             && !self.pes.has_finalized(local)
@@ -22,9 +22,9 @@ impl Agent {
     /// The launcher decides what becomes of it.
     pub(super) fn report_failed(&mut self, local: u32, end: End) {
         self.pes.failed(local);
-        self.disconnected_sent = false;
+        self.absence.disconnected_reported = false;
         let (rank, pid) = self.identify(local);
-        self.up.send(&Frame::Died(Fault {
+        self.parent.out.send(&Frame::Died(Fault {
             node: self.setup.node,
             pid,
             cause: Cause::Pe { rank, end },
@@ -35,35 +35,23 @@ impl Agent {
     pub(super) fn respawn(&mut self, rank: u32, count: u32) {
         let local = rank.checked_sub(self.setup.first_rank);
         let here = local.filter(|&local| local < self.setup.n_local);
-        if let Some(local) = here.filter(|&local| self.pes.has_failed(local) && !self.stopping) {
-            self.respawns.push((local, count));
+        if let Some(local) = here.filter(|&local| self.pes.has_failed(local) && !self.life.stopping)
+        {
+            self.pes.respawn(local, count);
             self.actions.push_back(Action::CloseOutputOf(local));
         }
     }
 
-    /// Has those started again of whom all was read: what they wrote comes before what follows. Those that
-    /// were given up meanwhile are not.
+    /// Has those started again of whom all was read: what they wrote comes before what follows.
     pub(super) fn start_again(&mut self) {
-        let Self {
-            respawns,
-            pes,
-            actions,
-            ..
-        } = self;
-        respawns.retain(|&(local, _)| pes.has_failed(local));
-        respawns.retain(|&(local, count)| {
-            let closed = pes.is_closed(local);
-            if closed {
-                pes.set_restarting(local, true);
-                actions.push_back(Action::Respawn { local, count });
-            }
-            !closed
-        });
+        while let Some((local, count)) = self.pes.next_respawn() {
+            self.actions.push_back(Action::Respawn { local, count });
+        }
     }
 
     /// The job ends: those that the driver has not begun to start are not started.
     pub(super) fn respawn_nobody(&mut self) {
-        self.respawns.clear();
+        self.pes.respawn_nobody();
         let pes = &mut self.pes;
         self.actions.retain(|action| match action {
             Action::Respawn { local, .. } => {
@@ -88,7 +76,7 @@ impl Agent {
                 self.pes.set_restarting(local, false);
                 self.pes.end_failed();
                 // After `Stop` the launcher has its cause, and the spawner ended of it.
-                if !self.stopping {
+                if !self.life.stopping {
                     self.fault(0, Cause::Node { what });
                 }
             }

@@ -46,13 +46,13 @@ impl Silence {
 impl Agent {
     /// Tells once when an answer of the template takes long.
     pub(super) fn look_for_silence(&mut self, now: u64) {
-        let going_on = !self.stopping && self.stopped.is_none();
-        let awaited = self.phase == Phase::Starting && going_on && !self.pes.all_answered();
+        let going_on = !self.life.stopping && self.life.stopped.is_none();
+        let awaited = self.life.phase == Phase::Starting && going_on && !self.pes.all_answered();
         let started = self.pes.started();
-        if self.silence.look(awaited, started, now) {
+        if self.startup.silence.look(awaited, started, now) {
             let (node, n) = (self.setup.node, self.setup.n_local);
             let rank = self.setup.first_rank + started;
-            self.up.send(&Frame::Say(format!(
+            self.parent.out.send(&Frame::Print(format!(
                 "node {node} has waited {} s for PE {rank} to be started ({started} of {n} run): the program \
                  takes long before its main, where --spawn exec may help, or the machine does",
                 LONG_NS / 1_000_000_000

@@ -3,20 +3,32 @@
 //! The socket and the process of a template end in any order. The process says why, so the agent waits for it a
 //! while, and meanwhile reports nothing that supposes that the PEs run.
 
-use super::*;
+use super::Agent;
+use crate::exit::{Cause, End};
 
 /// How long the end of the template's process may take to follow that of its socket.
 const TEMPLATE_DEATH_NS: u64 = 300_000_000;
 
+/// What is known of its end.
+#[derive(Debug, Default)]
+pub(super) struct Template {
+    /// It is not needed any more, or has gone.
+    pub(super) done: bool,
+    /// How it ended, if that is known before its socket's end.
+    pub(super) end: Option<(End, Option<Cause>)>,
+    /// It has gone too early, with so many PEs not started: until then its end is waited for.
+    pub(super) lost: Option<(u64, u32)>,
+}
+
 impl Agent {
     pub(super) fn template_closed(&mut self, now: u64) {
-        let expected = self.template_done;
-        self.template_done = true;
+        let expected = self.startup.template.done;
+        self.startup.template.done = true;
         if !expected {
             let missing = self.pes.give_up_starting();
-            if !self.stopping && missing > 0 {
-                self.template_lost = Some((now.saturating_add(TEMPLATE_DEATH_NS), missing));
-                if let Some((end, why)) = self.template_end.take() {
+            if !self.life.stopping && missing > 0 {
+                self.startup.template.lost = Some((now.saturating_add(TEMPLATE_DEATH_NS), missing));
+                if let Some((end, why)) = self.startup.template.end.take() {
                     self.template_ended(end, why);
                 }
             }
@@ -24,9 +36,9 @@ impl Agent {
     }
 
     pub(super) fn template_ended(&mut self, end: End, why: Option<Cause>) {
-        match self.template_lost.take() {
+        match self.startup.template.lost.take() {
             Some((_, missing)) => self.template_failed(missing, Some(end), why),
-            None => self.template_end = Some((end, why)),
+            None => self.startup.template.end = Some((end, why)),
         }
     }
 
@@ -43,7 +55,7 @@ impl Agent {
                  --spawn exec may help"
             ))
         });
-        if !self.stopping {
+        if !self.life.stopping {
             self.fault(0, cause);
         }
     }

@@ -1,11 +1,12 @@
 //! One agent without children, told what happens.
 
 mod causes;
-mod words;
+mod messages;
 
+use super::life::FLUSH_NS;
 use super::*;
-use crate::frame::JobOptions;
-use crate::limits::Portion;
+use crate::frame::{FrameReader, JobOptions};
+use crate::limits::SpawnQuota;
 use shmem_pmi::process_mapping::ProcessMapping;
 use shmem_pmi::server::{Job, NodePlace};
 use shmem_pmi::tree::Tree;
@@ -17,7 +18,7 @@ fn failed(local: u32) -> Event<'static> {
     Event::Reaped {
         local,
         end: End::Code(3),
-        missed: Missed::Nothing,
+        missed: StillNeeded::Nothing,
         attached: false,
     }
 }
@@ -42,7 +43,7 @@ fn a_start_that_takes_long_is_told_of_now_and_then() {
     agent.handle(Event::Timer, 3 * due);
     assert_eq!(agent.said(), [""; 0]);
     let pids = &[11, 12, 13, 14];
-    agent.handle(Event::Started { pids, error: None }, 3 * due);
+    agent.handle(Event::PesStarted { pids, error: None }, 3 * due);
     assert_eq!(agent.said(), ["Started"]);
 }
 
@@ -59,13 +60,13 @@ impl Agent {
         agent.handle(Event::Prepared, 0);
         agent.hear(&Frame::Go, 0);
         let pids: Vec<i32> = (10..10 + n as i32).collect();
-        let started = Event::Started {
+        let started = Event::PesStarted {
             pids: &pids,
             error: None,
         };
         agent.handle(started, 0);
         agent.handle(Event::TemplateClosed, 0);
-        assert_eq!(agent.phase, Phase::Running);
+        assert_eq!(agent.life.phase, Phase::Running);
         agent.said();
         agent.done();
         agent
@@ -92,7 +93,7 @@ impl Agent {
             first_rank: 0,
             n_local: n,
             n_pes: n + children.len() as u32,
-            portion: Portion::FULL,
+            quota: SpawnQuota::FULL,
             options,
             input: InputRoute::default(),
             pmix: false,
@@ -110,7 +111,7 @@ impl Agent {
 
     /// What has gone up: output as it is, anything else by its name.
     fn said(&mut self) -> Vec<String> {
-        let bytes = self.up.take();
+        let bytes = self.parent.out.take();
         let (mut reader, mut bytes) = (FrameReader::default(), &bytes[..]);
         let mut said = Vec::new();
         while let Some(content) = reader.next_frame(&mut bytes).unwrap() {
@@ -131,13 +132,13 @@ impl Agent {
 }
 
 /// What the agent says when a PE has ended.
-fn said_at_an_end(end: End, missed: Missed) -> Vec<String> {
+fn said_at_an_end(end: End, missed: StillNeeded) -> Vec<String> {
     let mut agent = Agent::running(2, false);
     let event = Event::Reaped {
         local: 1,
         end,
         missed,
-        attached: missed == Missed::Finalize,
+        attached: missed == StillNeeded::Finalize,
     };
     agent.handle(event, 0);
     agent.said()
@@ -145,11 +146,15 @@ fn said_at_an_end(end: End, missed: Missed) -> Vec<String> {
 
 #[test]
 fn an_end_is_a_fault_where_others_wait_or_the_status_says_so() {
-    assert!(said_at_an_end(End::Code(0), Missed::Nothing).is_empty());
-    for missed in [Missed::Init, Missed::Finalize] {
+    assert!(said_at_an_end(End::Code(0), StillNeeded::Nothing).is_empty());
+    for missed in [StillNeeded::Init, StillNeeded::Finalize] {
         assert_eq!(said_at_an_end(End::Code(0), missed), ["<fault>"]);
     }
-    for missed in [Missed::Nothing, Missed::Init, Missed::Finalize] {
+    for missed in [
+        StillNeeded::Nothing,
+        StillNeeded::Init,
+        StillNeeded::Finalize,
+    ] {
         assert_eq!(said_at_an_end(End::Code(3), missed), ["<fault>"]);
     }
 }
@@ -200,7 +205,10 @@ fn a_pe_is_started_again_when_all_that_it_wrote_was_read() {
     agent.handle(Event::OutputClosed(0, Stream::Out), 4 * MS);
     agent.handle(Event::OutputClosed(0, Stream::Err), 4 * MS);
     let done = [Action::CloseOutputOf(0), Action::KillAll];
-    assert_eq!((agent.done(), agent.phase), (done.into(), Phase::Exited));
+    assert_eq!(
+        (agent.done(), agent.life.phase),
+        (done.into(), Phase::Exited)
+    );
 }
 
 #[test]
@@ -219,7 +227,7 @@ fn signals_for_programs_wait_for_the_last_pe() {
     let pids = &[11, 12];
     let mut agent = Agent::preparing(2, JobOptions::default());
     early(&mut agent);
-    agent.handle(Event::Started { pids, error: None }, 0);
+    agent.handle(Event::PesStarted { pids, error: None }, 0);
     let each_once = [
         Action::FinishTemplate,
         Action::Signal(usr2),
@@ -231,7 +239,7 @@ fn signals_for_programs_wait_for_the_last_pe() {
     let mut agent = Agent::preparing(2, JobOptions::default());
     early(&mut agent);
     agent.hear(&Frame::Stop { grace_ns: MS }, 0);
-    agent.handle(Event::Started { pids, error: None }, 0);
+    agent.handle(Event::PesStarted { pids, error: None }, 0);
     let done = agent.done();
     assert!(!done.contains(&Action::Signal(usr1)), "{done:?}");
 }

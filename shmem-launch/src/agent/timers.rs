@@ -4,7 +4,7 @@
 //! count. Agents, on the other hand, go on, and so does what is expected of child agents.
 
 use super::event::Action;
-use super::{Agent, Child, FLUSH_NS, Phase};
+use super::{Agent, Child, Phase};
 use crate::exit::ends;
 
 impl Agent {
@@ -13,27 +13,35 @@ impl Agent {
         let children = self.children.iter().filter_map(Child::deadline).min();
         let output = self.output.deadline();
         let own = [
-            self.kill_at,
-            self.flush_at,
-            self.silence.deadline(),
+            self.life.kill_at,
+            self.life.flush_at,
+            self.startup.silence.deadline(),
             self.pes.next_disconnected(),
             self.progress_due(),
         ];
-        let own = own.into_iter().flatten().filter(|_| self.stopped.is_none());
-        let look = self.rhythm.deadline();
-        let template = self.template_lost.map(|(at, _)| at);
-        let others = [look, self.count_deadline(), self.pings.deadline(), template]
+        let own = own
             .into_iter()
-            .flatten();
+            .flatten()
+            .filter(|_| self.life.stopped.is_none());
+        let look = self.rhythm.deadline();
+        let template = self.startup.template.lost.map(|(at, _)| at);
+        let others = [
+            look,
+            self.count_deadline(),
+            self.failures.pings.deadline(),
+            template,
+        ]
+        .into_iter()
+        .flatten();
         own.chain(children).chain(output).chain(others).min()
     }
 
     /// Does what is due.
     pub(super) fn timers(&mut self, now: u64) {
-        if self.stopped.is_none() {
+        if self.life.stopped.is_none() {
             self.own_timers(now);
         }
-        if let Some((_, missing)) = self.template_lost.take_if(|(at, _)| *at <= now) {
+        if let Some((_, missing)) = self.startup.template.lost.take_if(|(at, _)| *at <= now) {
             self.template_failed(missing, None, None);
         }
         self.end_patience_with_server(now);
@@ -45,8 +53,8 @@ impl Agent {
         while let Some(local) = self.pes.settle_closed(now) {
             self.servers.pmi.will_not_return(local as usize);
         }
-        if self.kill_at.is_some_and(|at| at <= now) {
-            self.kill_at = None;
+        if self.life.kill_at.is_some_and(|at| at <= now) {
+            self.life.kill_at = None;
             self.actions.push_back(Action::KillAll);
         }
     }
@@ -54,9 +62,9 @@ impl Agent {
     /// Gives up on output that somebody holds. Only when what there was to read was read: an agent that was
     /// stopped itself, or did not get to run, is to blame for what it has not read.
     pub(super) fn end_flush(&mut self, now: u64) {
-        if self.stopped.is_none() && self.flush_at.is_some_and(|at| at <= now) {
-            self.flush_at = None;
-            if self.phase == Phase::Finishing && self.may_read_output() {
+        if self.life.stopped.is_none() && self.life.flush_at.is_some_and(|at| at <= now) {
+            self.life.flush_at = None;
+            if self.life.phase == Phase::Finishing && self.may_read_output() {
                 self.actions.push_back(Action::DropOutput);
                 for (local, stream) in self.pes.close_all_output() {
                     self.output_closed(local, stream, now);
@@ -67,47 +75,26 @@ impl Agent {
 
     /// When the job was stopped, while it is.
     pub fn stopped(&self) -> Option<u64> {
-        self.stopped
-    }
-
-    /// When the job was stopped, while it is; or else now. What PEs have time for is counted by this.
-    pub(super) fn clock(&self, now: u64) -> u64 {
-        self.stopped.unwrap_or(now)
-    }
-
-    /// Output moves: an end of patience is pushed back.
-    pub(super) fn touch_flush(&mut self, now: u64) {
-        if self.phase == Phase::Finishing {
-            self.flush_at = Some(self.clock(now) + FLUSH_NS);
-        }
+        self.life.stopped
     }
 
     /// A signal passes by that may stop the PEs or continue them.
     pub(super) fn note_stop(&mut self, signal: u8, now: u64) {
         match signal.into() {
             libc::SIGTSTP => {
-                self.stopped.get_or_insert(now);
+                self.life.stopped.get_or_insert(now);
             }
             // Who is to end is continued for it.
             _ if signal == libc::SIGCONT as u8 || ends(signal) => {
-                if let Some(since) = self.stopped.take() {
+                if let Some(since) = self.life.stopped.take() {
                     let by = now.saturating_sub(since);
                     self.actions.push_back(Action::Continued(by));
-                    self.postpone(by);
+                    self.life.postpone(by);
+                    self.pes.postpone_disconnected(by);
                 }
             }
             _ => return,
         }
-        self.output.set_stopped(self.stopped.is_some(), now);
-    }
-
-    fn postpone(&mut self, by: u64) {
-        for at in [&mut self.kill_at, &mut self.flush_at]
-            .into_iter()
-            .flatten()
-        {
-            *at = at.saturating_add(by);
-        }
-        self.pes.postpone_disconnected(by);
+        self.output.set_stopped(self.life.stopped.is_some(), now);
     }
 }

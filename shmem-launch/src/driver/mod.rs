@@ -63,9 +63,9 @@ pub(crate) use launcher::{Lost, Outer, put, run, write_reports};
 pub(crate) use pmix::serve as serve_pmix;
 
 /// Says something where nobody can wait until it is read: what does not fit is not said.
-fn murmur(text: std::fmt::Arguments<'_>) {
+fn log_without_waiting(text: std::fmt::Arguments<'_>) {
     if crate::sys::poll_writable(std::io::stderr().as_fd(), Duration::ZERO) {
-        crate::say!("{text}");
+        crate::log!("{text}");
     }
 }
 

@@ -20,7 +20,7 @@ use shmem_pmi::tree::Tree;
 
 use super::group::Group;
 use super::parts::Parts;
-use super::template::{CANNOT_START, Start};
+use super::template::{CANNOT_START, PeStarter};
 use crate::agent::Servers;
 use crate::binding::{self, Topology};
 use crate::exit::Cause;
@@ -37,12 +37,12 @@ pub(super) struct Node {
     pub(super) group: Group,
     pub(super) segment: NodeSegment,
     pub(super) template: Option<NlaSide>,
-    /// Where the PEs' words arrive, and their end of it while there are PEs to be started.
-    pub(super) words: Option<OwnedFd>,
-    pub(super) their_words: Option<OwnedFd>,
+    /// Where the PEs' messages arrive, and their end of it while there are PEs to be started.
+    pub(super) messages: Option<OwnedFd>,
+    pub(super) their_messages: Option<OwnedFd>,
     pub(super) template_pid: i32,
     /// What is to start the PEs, before it does.
-    pub(super) start: Option<Start>,
+    pub(super) starter: Option<PeStarter>,
     /// What it takes to start PEs again, where that may be asked for.
     pub(super) recipe: Option<Recipe>,
 }
@@ -92,16 +92,16 @@ impl Node {
         })
         .map_err(|e| e.to_string())?;
         let failed = |e| format!("{CANNOT_START}: {e}");
-        let start = Start::of(parts, settings, bindings(launch)?).map_err(failed)?;
-        let (words, theirs) = sys::socketpair(SocketType::SEQPACKET).map_err(failed)?;
+        let starter = PeStarter::of(parts, settings, bindings(launch)?).map_err(failed)?;
+        let (messages, theirs) = sys::socketpair(SocketType::SEQPACKET).map_err(failed)?;
         let mut node = Self {
             group,
             segment,
             template: None,
-            words: Some(words),
-            their_words: Some(theirs),
+            messages: Some(messages),
+            their_messages: Some(theirs),
             template_pid: 0,
-            start: Some(start),
+            starter: Some(starter),
             recipe: None,
         };
         if launch.pmix.is_none() {
@@ -116,18 +116,20 @@ impl Node {
     /// # Safety
     /// This process has a single thread.
     pub(super) unsafe fn start(&mut self, launch: &Launch) -> Result<(), Cause> {
-        let Some(start) = self.start.take() else {
+        let Some(starter) = self.starter.take() else {
             return Ok(());
         };
-        let theirs = self.their_words.take();
-        let words = theirs.as_ref().map(AsFd::as_fd);
+        let theirs = self.their_messages.take();
+        let messages = theirs.as_ref().map(AsFd::as_fd);
         // SAFETY: as promised by the caller.
         let (pid, socket) =
-            unsafe { start.run(&self.group, &self.segment, words, launch.ignored)? };
+            unsafe { starter.run(&self.group, &self.segment, messages, launch.ignored)? };
         self.template = Some(NlaSide::new(socket));
         self.template_pid = pid;
-        self.recipe = start.into_recipe().filter(|_| launch.options.respawns > 0);
-        self.their_words = theirs.filter(|_| self.recipe.is_some());
+        self.recipe = starter
+            .into_recipe()
+            .filter(|_| launch.options.respawns > 0);
+        self.their_messages = theirs.filter(|_| self.recipe.is_some());
         Ok(())
     }
 }

@@ -36,7 +36,7 @@ impl SharedStore {
         }
         let intended = error == StoreError::None;
         if !intended && !std::mem::replace(&mut self.reported, true) {
-            super::murmur(format_args!("shmrun: {error}"));
+            super::log_without_waiting(format_args!("shmrun: {error}"));
         }
     }
 }

@@ -108,11 +108,11 @@ fn arrange(
     cloexec: bool,
     group: &Group,
     segment: &NodeSegment,
-    words: Option<BorrowedFd<'_>>,
+    messages: Option<BorrowedFd<'_>>,
     ignored: u64,
 ) -> Result<(), NotExecuted> {
     let null = NULL_FD;
-    let words = words.map_or(null, |words| words.as_raw_fd());
+    let messages = messages.map_or(null, |messages| messages.as_raw_fd());
     let placed = [
         (null, 0, false),
         (null, 1, false),
@@ -120,7 +120,7 @@ fn arrange(
         (segment.tables_fd().as_raw_fd(), fds.tables(), false),
         (segment.heap_fd().as_raw_fd(), fds.heap(), false),
         (segment.xrc_fd().as_raw_fd(), fds.xrc(), false),
-        (words, fds.agent(), false),
+        (messages, fds.agent(), false),
         // A spawner's PEs must not inherit it; a template needs it after exec.
         (theirs.as_raw_fd(), fds.template(), cloexec),
         (null, fds.pmi(), false),
@@ -133,14 +133,14 @@ fn arrange(
 
 /// What starts the PEs of a node.
 #[derive(Debug)]
-pub(super) enum Start {
+pub(super) enum PeStarter {
     /// The program itself.
     Template(Recipe),
     /// A spawner.
     Spawner(Recipe),
 }
 
-impl Start {
+impl PeStarter {
     /// What the launch frame asks for.
     pub(super) fn of(
         parts: &Parts<'_>,
@@ -204,7 +204,7 @@ impl Start {
         }
     }
 
-    /// Starts it, with the socket for the PEs' `words` and `ignored` signals; gives its process id and our end of
+    /// Starts it, with the socket for the PEs' `messages` and `ignored` signals; gives its process id and our end of
     /// its own socket.
     ///
     /// # Safety
@@ -213,14 +213,14 @@ impl Start {
         &self,
         group: &Group,
         segment: &NodeSegment,
-        words: Option<BorrowedFd<'_>>,
+        messages: Option<BorrowedFd<'_>>,
         ignored: u64,
     ) -> Result<(i32, OwnedFd), Cause> {
         let failed = |e: io::Error| Cause::from(format!("{CANNOT_START}: {e}"));
         let recipe = match self {
             Self::Spawner(recipe) => {
                 // SAFETY: as promised by the caller.
-                let started = unsafe { spawner(recipe, group, segment, words, ignored) };
+                let started = unsafe { spawner(recipe, group, segment, messages, ignored) };
                 return started.map_err(failed);
             }
             Self::Template(recipe) => recipe,
@@ -229,7 +229,9 @@ impl Start {
         let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET).map_err(failed)?;
         sys::set_nonblocking(ours.as_fd()).map_err(failed)?;
         let image = Image::new(path, args, &recipe.env);
-        let child = || match arrange(recipe.fds, &theirs, false, group, segment, words, ignored) {
+        let child = || match arrange(
+            recipe.fds, &theirs, false, group, segment, messages, ignored,
+        ) {
             Ok(()) => image.exec(),
             Err(e) => e,
         };
@@ -253,7 +255,7 @@ fn not_executed(path: &CStr, e: NotExecuted) -> Cause {
     }
 }
 
-/// Starts a spawner, of PEs without words if there is no socket for them; gives its process id and our end of its
+/// Starts a spawner, of PEs without messages if there is no socket for them; gives its process id and our end of its
 /// own socket.
 ///
 /// # Safety
@@ -262,14 +264,14 @@ pub(super) unsafe fn spawner(
     recipe: &Recipe,
     group: &Group,
     segment: &NodeSegment,
-    words: Option<BorrowedFd<'_>>,
+    messages: Option<BorrowedFd<'_>>,
     ignored: u64,
 ) -> io::Result<(i32, OwnedFd)> {
     let (ours, theirs) = sys::socketpair(SocketType::SEQPACKET)?;
     sys::set_nonblocking(ours.as_fd())?;
     let child = || {
-        if let Err(e) = arrange(recipe.fds, &theirs, true, group, segment, words, ignored) {
-            crate::say!("shmrun: {CANNOT_START}: {e}");
+        if let Err(e) = arrange(recipe.fds, &theirs, true, group, segment, messages, ignored) {
+            crate::log!("shmrun: {CANNOT_START}: {e}");
             return 1;
         }
         sys::set_name(c"shmrun-spawner");
@@ -281,7 +283,7 @@ pub(super) unsafe fn spawner(
         match exec::serve(socket.as_fd(), recipe) {
             Ok(()) => 0,
             Err(e) => {
-                crate::say!("shmrun: the process that starts the PEs failed: {e}");
+                crate::log!("shmrun: the process that starts the PEs failed: {e}");
                 1
             }
         }

@@ -7,6 +7,10 @@
 use serde::{Deserialize, Serialize, Serializer};
 use shmem_node::text::beginning;
 
+/// Version of the link protocol; the first field of the first frame, and in the greeting of an
+/// agent on another host.
+pub const LAUNCH_VERSION: u32 = 23;
+
 /// Why bytes from a link could not be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -46,7 +50,7 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Codec
 
 /// A message that begins with the version of the link protocol: the first of a link.
 pub(crate) fn encode_first<T: Serialize>(message: &T) -> Vec<u8> {
-    let mut out = super::LAUNCH_VERSION.to_le_bytes().to_vec();
+    let mut out = LAUNCH_VERSION.to_le_bytes().to_vec();
     encode(message, &mut out);
     out
 }
@@ -57,7 +61,7 @@ pub(crate) fn decode_first<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T,
         .split_first_chunk::<4>()
         .ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
     match u32::from_le_bytes(*version) {
-        super::LAUNCH_VERSION => decode(message),
+        LAUNCH_VERSION => decode(message),
         version => Err(CodecError::Value {
             what: "protocol version",
             value: version.into(),

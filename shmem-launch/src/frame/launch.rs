@@ -15,10 +15,6 @@ use crate::binding::Binding;
 use crate::plan::Layout;
 use crate::remote::RemoteShell;
 
-/// Version of the link protocol; the first field of the first frame, and in the greeting of an
-/// agent on another host.
-pub const LAUNCH_VERSION: u32 = 23;
-
 /// How an agent starts PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpawnMode {

@@ -36,7 +36,7 @@
 //! | `Failed`, `Lost` | up, down | somebody failed without whom the others go on; these PEs are lost |
 //! | `Leaving` | up | a PE of the subtree is in finalize, the first one |
 //! | `Beat` | both | the sender is at work, and had nothing else to send (`crate::pulse`) |
-//! | `Say` | up | what an agent says to the user |
+//! | `Print` | up | what an agent says to the user |
 //! | `Pmi` | both | messages between the agents' PMI servers |
 //! | `Addresses` | both | the same for the exchange of the PEs' UD addresses |
 //! | `Pmix` | both | the same for PMIx, each a whole message |
@@ -55,10 +55,10 @@ mod launch;
 mod pmix;
 mod stream;
 
+pub use codec::LAUNCH_VERSION;
 pub use job::SpawnedJob;
 pub use launch::{
-    Command, EnvVar, InputTo, JobOptions, LAUNCH_VERSION, Launch, Machine, Machines, PmixPlan,
-    SpawnMode, Spawner,
+    Command, EnvVar, InputTo, JobOptions, Launch, Machine, Machines, PmixPlan, SpawnMode, Spawner,
 };
 pub use pmix::{FromServer, PmixJob, ToServer};
 pub use stream::{FrameReader, OutBuf, each_frame};
@@ -67,7 +67,7 @@ use std::fmt;
 
 use crate::census::{Census, Example};
 use crate::exit::{Fault, Loss};
-use crate::fold::Notice;
+use crate::repeats::Notice;
 use crate::report::Reduced;
 use codec::CodecError;
 use serde::{Deserialize, Serialize};
@@ -199,7 +199,7 @@ pub enum Frame<'a> {
     /// A PE of the subtree is in finalize, the first one.
     Leaving,
     /// What an agent says to the user.
-    Say(#[serde(serialize_with = "codec::clipped")] String),
+    Print(#[serde(serialize_with = "codec::clipped")] String),
     /// Somebody failed, and the others may go on without.
     Failed(Loss),
     /// The PEs of a loss will not join anything any more.
@@ -466,8 +466,8 @@ mod tests {
             Frame::Notice(_) => Frame::Progress { nodes: 3, pes: 9 },
             Frame::Progress { .. } => Frame::Beat,
             Frame::Beat => Frame::Leaving,
-            Frame::Leaving => Frame::Say("ah".into()),
-            Frame::Say(_) => Frame::Failed(loss()),
+            Frame::Leaving => Frame::Print("ah".into()),
+            Frame::Print(_) => Frame::Failed(loss()),
             Frame::Failed(_) => Frame::Lost(loss()),
             Frame::Lost(_) => Frame::Count {
                 number: 3,

@@ -14,74 +14,16 @@ use std::time::{Duration, Instant};
 
 use shmem_node::settings::{AllocationChoice, Batch, LauncherChoice, Settings};
 
-use crate::allocation::{self, Allocation, AllocationError, ByName, Surroundings, batch_name};
+use super::error::{JobError, PlaceError};
+use crate::allocation::{self, Allocation, ByName, Surroundings, batch_name};
 use crate::cli::Cli;
-use crate::exit::{LAUNCHER, USAGE};
 use crate::frame::{EnvVar, Machine, Machines};
 use crate::given_file;
-use crate::hosts::{self, Host, HostsError};
+use crate::hosts::{self, Host};
 use crate::plan::{Layout, PlanError};
-use crate::program::{self, ProgramError};
+use crate::program;
 use crate::remote::RemoteShell;
 use crate::sys;
-
-/// Hosts that a job cannot have.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum PlaceError {
-    #[error(transparent)]
-    Hosts(#[from] HostsError),
-    #[error("--hostfile {file}: {source}")]
-    HostFile {
-        file: String,
-        source: std::io::Error,
-    },
-    #[error(transparent)]
-    Allocation(#[from] AllocationError),
-    #[error("{option} is for jobs on several hosts; name them with --hosts or --hostfile")]
-    NoHosts { option: &'static str },
-    #[error(
-        "--launcher fork keeps all nodes on this machine, and hosts were named; leave one of them out (--nodes K \
-         emulates K nodes)"
-    )]
-    Fork,
-    #[error(
-        "host {host} is not one of {of}, and cannot be reached by --launcher {launcher}; --launcher ssh may reach it"
-    )]
-    NotOfAllocation {
-        host: String,
-        of: String,
-        launcher: &'static str,
-    },
-    #[error(
-        "--nodes {nodes}: {of} has {have} hosts; ask it for more, or emulate nodes on this machine with --launcher fork"
-    )]
-    FewHosts { nodes: u32, have: usize, of: String },
-    #[error(
-        "{n} PEs are more than the {slots} tasks of {of}; ask for as many tasks, lower -n, or say with --ppn how many \
-         PEs each of its {hosts} hosts is to have"
-    )]
-    FewTasks {
-        n: u32,
-        slots: u64,
-        hosts: usize,
-        of: String,
-    },
-    #[error("what starts agents on other hosts (--launcher, SHMEM_LAUNCHER) cannot be used: {0}")]
-    NoLauncher(ProgramError),
-    #[error("cannot tell the path of shmrun (--remote-shmrun gives that on other hosts): {0}")]
-    Path(std::io::Error),
-}
-
-impl PlaceError {
-    pub(super) fn status(&self) -> u8 {
-        match self {
-            Self::NoLauncher(e) => e.status(),
-            Self::Path(_) => LAUNCHER,
-            _ => USAGE,
-        }
-    }
-}
 
 /// The environment of this process, and its machine.
 struct Here {
@@ -312,7 +254,7 @@ impl Place {
     }
 
     /// Which ranks are where, and what to say of it.
-    pub(super) fn layout(&mut self, n: Option<u32>, cli: &Cli) -> Result<Layout, super::JobError> {
+    pub(super) fn layout(&mut self, n: Option<u32>, cli: &Cli) -> Result<Layout, JobError> {
         let (nodes, ppn) = (cli.inherited.nodes, cli.inherited.ppn);
         let layout = match (&mut self.hosts, &self.allocation) {
             (Some(hosts), Some(of)) if self.of_allocation => {
@@ -486,7 +428,7 @@ fn on_allocation(
     hosts: &[Host],
     nodes: Option<u32>,
     of: &Allocation,
-) -> Result<Layout, super::JobError> {
+) -> Result<Layout, JobError> {
     let slots = |h: &Host| h.slots.unwrap_or(1);
     let room: u64 = hosts.iter().map(|h| u64::from(slots(h))).sum();
     if let Some(n) = n

@@ -19,7 +19,7 @@ use shmem_node::contract::ENV_PMI_SPAWNED;
 use shmem_node::settings::Settings;
 use shmem_pmi::question::SpawnCommand;
 
-use super::{Job, JobError, Outline, Place, complete, programs, working_directory};
+use super::{DraftJob, Job, JobError, Place, complete, programs, working_directory};
 use crate::cli::Cli;
 use crate::frame::{Command, SpawnedJob, Spawner};
 use crate::hosts::{self, Host};
@@ -111,7 +111,7 @@ pub(crate) fn prepare_spawned(
         .env
         .push(format!("{ENV_PMI_SPAWNED}=1").into());
     let first = job.request.commands.first();
-    let outline = Outline {
+    let draft = DraftJob {
         place,
         layout,
         commands,
@@ -122,7 +122,7 @@ pub(crate) fn prepare_spawned(
             preputs: job.request.preputs.clone(),
         }),
     };
-    complete(&cli, settings, start, outline)
+    complete(&cli, settings, start, draft)
 }
 
 #[cfg(test)]

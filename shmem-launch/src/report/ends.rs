@@ -186,18 +186,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn killed(signal: u8) -> End {
-        End::Signal {
-            signal,
-            core: false,
-        }
-    }
-
     #[test]
     fn the_line_groups_ranks() {
         let mut ends = Ends::default();
         let all = [3, 15, 15, 0, 3, 15].map(|n| match n {
-            15 => killed(15),
+            15 => End::killed(15),
             code => End::Code(code),
         });
         (0..).zip(all).for_each(|(rank, end)| ends.add(rank, end));
@@ -220,12 +213,12 @@ mod tests {
         assert!(of(None, &[code(3), code(0), code(4)]));
         assert!(!of(
             None,
-            &[code(3), code(3), code(0), code(143), killed(9)]
+            &[code(3), code(3), code(0), code(143), End::killed(9)]
         ));
         assert!(!of(None, &[]));
-        assert!(of(Some(3), &[killed(9), code(0), code(4)]));
-        assert!(!of(Some(3), &[code(3), killed(9)]));
-        assert!(!of(Some(128 + 9), &[killed(9), code(4)]));
+        assert!(of(Some(3), &[End::killed(9), code(0), code(4)]));
+        assert!(!of(Some(3), &[code(3), End::killed(9)]));
+        assert!(!of(Some(128 + 9), &[End::killed(9), code(4)]));
     }
 
     proptest! {

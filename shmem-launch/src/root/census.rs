@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Action, Event, Root};
+use super::Root;
+use super::event::{Action, Event};
 use crate::census::text::Job;
 use crate::census::{Census, Example};
 use crate::frame::Frame;
@@ -59,8 +60,8 @@ impl Root {
         if asked.deadline.is_some() {
             return;
         }
-        if self.moments.ready == 0 || self.agent.exited || self.finished {
-            let text = match self.moments.ready {
+        if self.results.moments.ready == 0 || self.agent.exited || self.outcome.finished {
+            let text = match self.results.moments.ready {
                 0 => "no PE runs yet: launch agents are being started",
                 _ => "no PE runs any more",
             };
@@ -173,7 +174,7 @@ impl Root {
         if asked.askers.is_empty() {
             return;
         }
-        let over = self.finished || self.agent.exited;
+        let over = self.outcome.finished || self.agent.exited;
         let late = asked.deadline.is_some_and(|at| at <= now);
         if (over || late) && !asked.text.is_empty() {
             self.answer_with_stacks(now);
@@ -193,7 +194,7 @@ impl Root {
         self.asked.number = asked.number;
         let to_user = |a: &Asker| matches!(a, Asker::User | Asker::End);
         if asked.askers.iter().any(to_user) {
-            self.say(text);
+            self.print(text);
         }
         for asker in &asked.askers {
             if let Asker::Client(client) = *asker {
@@ -202,15 +203,15 @@ impl Root {
             }
         }
         // Somebody may have lost patience.
-        if asked.askers.contains(&Asker::End) && self.give_up_at.is_none() {
+        if asked.askers.contains(&Asker::End) && self.times.give_up_at.is_none() {
             self.stop(self.grace_ns(), now);
         }
     }
 
     /// How many PEs and nodes the job has, and how far it is.
     pub fn describe(&self) -> (u32, u32, &'static str) {
-        let state = match self.moments {
-            _ if self.ending || self.agent.exited => "ending",
+        let state = match self.results.moments {
+            _ if self.outcome.decided || self.agent.exited => "ending",
             m if m.started > 0 => "running",
             _ => "starting",
         };
@@ -252,7 +253,7 @@ mod tests {
     fn running(options: JobOptions) -> Root {
         let mut r = root();
         r.setup.options = options;
-        r.deadline = r.setup.options.timeout_s.map(|s| s * 1_000_000_000);
+        r.times.deadline = r.setup.options.timeout_s.map(|s| s * 1_000_000_000);
         up(&mut r, &Frame::Ready, 1);
         up(&mut r, &Frame::Started, 2);
         sent(&mut r);

@@ -1,10 +1,16 @@
-//! Who failed without ending the job (`--keep-going`): each is told when it happens, as far as somebody may
-//! want to read that, and all of them in the end. The first decides the status of the job.
+//! PEs that fail without ending the job.
+//!
+//! With `--keep-going` each is told when it happens, as far as somebody may want to read that, and all of them in the
+//! end. The first decides the status of the job.
+//!
+//! With `--respawn` PEs are started again. The launcher counts, because the number is that of the job. A new process has
+//! the rank of the old one and nothing of its memory. Collective operations go on where the old one stood: what it had
+//! joined, the new one does not join again.
 
 use std::collections::BTreeMap;
 
 use super::{Root, SIGPIPE};
-use crate::exit::{Cause, End, Loss, Ranks};
+use crate::exit::{Cause, End, Fault, Loss, Ranks};
 use crate::frame::Frame;
 
 /// How many are told one by one.
@@ -18,6 +24,8 @@ pub(super) struct Losses {
     /// By the first PE, the last one and how they were lost.
     all: BTreeMap<u32, (u32, String)>,
     told: usize,
+    /// How often each PE was started again.
+    respawned: BTreeMap<u32, u32>,
 }
 
 impl Losses {
@@ -64,7 +72,7 @@ impl Losses {
 impl Root {
     /// Whether output or input was lost, which the status tells.
     pub(super) fn output_lost(&self) -> bool {
-        self.status != 0 && self.losses.is_empty()
+        self.outcome.status != 0 && self.losses.is_empty()
     }
 
     /// Somebody failed whom an agent can go on without.
@@ -72,7 +80,7 @@ impl Root {
         if !self.setup.options.keep_going {
             return self.fault(&loss.fault, now);
         }
-        if self.ending {
+        if self.outcome.decided {
             return;
         }
         let cause = &loss.fault.cause;
@@ -89,14 +97,14 @@ impl Root {
         if piped && self.output_lost() {
             return;
         }
-        if self.status == 0 {
-            self.status = loss.fault.status();
+        if self.outcome.status == 0 {
+            self.outcome.status = loss.fault.status();
         }
         self.losses.told += 1;
         let told = loss.fault.message(&self.setup.hosts).to_string();
         match self.losses.told {
-            ..=TOLD => self.say(&format!("{told}; the others go on")),
-            n if n == TOLD + 1 => self.say("more PEs have failed; all are told in the end"),
+            ..=TOLD => self.print(&format!("{told}; the others go on")),
+            n if n == TOLD + 1 => self.print("more PEs have failed; all are told in the end"),
             _ => {}
         }
         let how = match cause {
@@ -114,8 +122,27 @@ impl Root {
         self.losses.add(loss.first, loss.last, &how);
     }
 
+    /// A PE has failed that may be started again; its agent waits to hear what is to be done.
+    pub(super) fn died(&mut self, fault: &Fault, now: u64) {
+        let Cause::Pe { rank, .. } = fault.cause else {
+            return self.fault(fault, now);
+        };
+        let done: u32 = self.losses.respawned.values().sum();
+        if self.outcome.decided || done >= self.setup.options.respawns {
+            return self.fault(fault, now);
+        }
+        let count = self.losses.respawned.entry(rank).or_insert(0);
+        *count += 1;
+        let count = *count;
+        self.agent.out.send(&Frame::Respawn { rank, count });
+        let told = fault.message(&self.setup.hosts).to_string();
+        let of = self.setup.options.respawns;
+        let text = format!("{told}; starting it again ({} of {of})", done + 1);
+        self.print(&text);
+    }
+
     /// Tells of all of them.
-    pub(super) fn tell_losses(&mut self) {
+    pub(super) fn print_losses(&mut self) {
         if self.losses.is_empty() {
             return;
         }
@@ -134,7 +161,7 @@ impl Root {
             self.setup.n_pes,
             shown.join("; ")
         );
-        self.say(&text);
+        self.print(&text);
     }
 }
 

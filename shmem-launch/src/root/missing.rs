@@ -33,7 +33,7 @@ impl Root {
             lines: 1,
             more: Vec::new(),
         });
-        self.stop_at = Some(now.saturating_add(WAIT_NS));
+        self.times.stop_at = Some(now.saturating_add(WAIT_NS));
         true
     }
 
@@ -42,13 +42,13 @@ impl Root {
         let Some(missing) = &mut self.missing else {
             return;
         };
-        self.stop_at = Some(now.saturating_add(WAIT_NS).min(missing.until));
+        self.times.stop_at = Some(now.saturating_add(WAIT_NS).min(missing.until));
         if missing.lines == LINES {
             return missing.more.push(fault.node);
         }
         missing.lines += 1;
         let text = fault.message(&self.setup.hosts).to_string();
-        self.say(&text);
+        self.print(&text);
     }
 
     /// No more are waited for.
@@ -62,7 +62,7 @@ impl Root {
         missing.more.sort_unstable();
         let names = missing.more.iter().map(|&node| self.setup.host(node));
         let names = hostlist::fold(names);
-        self.say(&format!(
+        self.print(&format!(
             "nor could agents be started on {} more hosts: {names}",
             missing.more.len()
         ));

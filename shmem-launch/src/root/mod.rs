@@ -16,125 +16,74 @@
 //!
 //! What the user reads, and what becomes of output that cannot be written: `output`. Jobs that PEs
 //! spawn, and the names that they publish: `spawned`. Hosts that cannot be reached: `missing`. Processes that
-//! are started again instead of ending the job: `respawn`. Those without whom the others go on: `losses`.
+//! are started again instead of ending the job, or without which the other PEs go on: `losses`.
 
 mod census;
+mod event;
 mod losses;
 mod missing;
 mod output;
 mod progress;
-mod respawn;
+mod signals;
 mod spawned;
+mod timers;
 mod watch;
-
-use std::collections::BTreeMap;
 
 use shmem_node::recording::Recording;
 
-pub use spawned::{Action, MAX_SPAWNED};
+pub use event::{Action, Event, Moments, Setup};
+pub use spawned::MAX_SPAWNED;
 
-use crate::child::{self, Child, ChildSetup, Failure};
-use crate::exit::{self, Cause, End, Fault, signal_name};
-use crate::fold::Fold;
-use crate::frame::{Frame, JobOptions, OutBuf, STDIN_WINDOW, Stream, codec};
+use crate::child::{self, Child, Failure};
+use crate::exit::{self, Cause, End, Fault};
+use crate::frame::{Frame, OutBuf, STDIN_WINDOW, Stream, codec};
 use crate::pulse::Rhythm;
+use crate::repeats::Repeats;
 use crate::report::Reduced;
-use crate::stdio::{Mixer, Turns};
-use census::Asker;
+use crate::stdio::Mixer;
 use losses::Losses;
-use output::{LINK, SHELL, Sink};
-use progress::Progress;
-use spawned::{Outer, SpawnedJobs};
-
-/// How long agents may take to answer a `Stop` beyond the grace period, and the time in which they notice
-/// that another one is silent.
-const PATIENCE_NS: u64 = 10_000_000_000;
+use output::{LINK, Output, SHELL, Sink};
+use spawned::SpawnedJobs;
+use timers::{PATIENCE_NS, Times};
 
 /// What a program gets that writes for nobody, and its number in the status of those that it ends.
 const SIGPIPE: u8 = 13;
 
-/// What stops PEs, and continues them.
+/// Signals that interrupt programs, stop them, and continue them.
+const SIGINT: u8 = 2;
+const SIGQUIT: u8 = 3;
 const SIGTSTP: u8 = 20;
 const SIGCONT: u8 = 18;
 
-/// What the launcher needs to know of the job.
-#[derive(Debug, Clone, Default)]
-pub struct Setup {
-    /// PEs of the job.
-    pub n_pes: u32,
-    /// Its nodes.
-    pub n_nodes: u32,
-    /// What was asked for.
-    pub options: JobOptions,
-    /// When the job began.
-    pub began: u64,
-    /// Node 0's agent.
-    pub agent: ChildSetup,
-    /// Names of the nodes' hosts, if they have their own.
-    pub hosts: Vec<String>,
-    /// Id of the job.
-    pub job_id: String,
-    /// Its number, if another job has spawned it.
-    pub spawned_as: Option<u32>,
+/// How the job ends.
+#[derive(Debug, Default)]
+struct Outcome {
+    status: u8,
+    /// Whether the cause of the end is known.
+    decided: bool,
+    /// Whether it is the failure of a PE, which may turn out to be a consequence.
+    blames_pe: bool,
+    /// Whether a PE ended the job by its own request.
+    aborted: bool,
+    /// Whether all agents are gone.
+    finished: bool,
 }
 
-/// Something that happened.
+/// Standard input on its way to the PEs.
 #[derive(Debug)]
-pub enum Event<'a> {
-    /// Bytes from node 0's agent.
-    FromAgent(&'a [u8]),
-    /// The link to it ended.
-    AgentClosed,
-    /// Its process ended.
-    AgentReaped(End),
-    /// Its process was started anew, as [`Action::StartAgent`] asks for; or why it cannot be.
-    AgentStarted(Result<u32, String>),
-    /// Its remote shell said something.
-    ShellText(&'a [u8]),
-    /// A signal for the launcher.
-    Signal(u8),
-    /// Input for PE 0.
-    Stdin(&'a [u8]),
-    /// There is no more input.
-    StdinEnd,
-    /// The driver wrote this many bytes of a stream's text.
-    Written(Stream, usize),
-    /// A stream can be written no more: nobody reads it, or this is where it leads and why.
-    StreamClosed(Stream, Option<String>),
-    /// Standard input cannot be read on, for this reason.
-    StdinFailed(String),
-    /// The launcher was stopped for so many nanoseconds, and all PEs with it.
-    Continued(u64),
-    /// Bytes from the launcher of the spawned job of this number.
-    FromSpawned(u32, &'a [u8]),
-    /// A spawned job wrote something.
-    SpawnedText(u32, Stream, &'a [u8]),
-    /// The launcher of a spawned job has ended, after all that it wrote; or why it cannot be started.
-    SpawnedEnded(u32, Result<End, String>),
-    /// Bytes from the launcher that started this one, which is that of a spawned job.
-    FromOuter(&'a [u8]),
-    /// Time has passed.
-    Timer,
+struct Stdin {
+    /// Bytes that may be sent.
+    credit: u32,
+    ended: bool,
 }
 
-/// Moments of the job, in nanoseconds of the driver's clock; 0 if not reached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moments {
-    /// All agents were prepared.
-    pub ready: u64,
-    /// All PEs were started.
-    pub started: u64,
-    /// All PEs had ended.
-    pub exited: u64,
-    /// Nothing was left.
-    pub done: u64,
-}
-
-impl Setup {
-    /// Name of a node's host, if it has one of its own.
-    fn host(&self, node: u32) -> &str {
-        self.hosts.get(node as usize).map_or("", String::as_str)
-    }
+/// What is left of a job that is over.
+#[derive(Debug, Default)]
+struct Results {
+    moments: Moments,
+    report: Option<Reduced>,
+    /// What the PEs recorded.
+    recordings: Vec<Recording>,
 }
 
 /// The state machine.
@@ -143,88 +92,46 @@ pub struct Root {
     setup: Setup,
     /// Node 0's agent.
     agent: Child,
-    mixer: Mixer,
-    /// Whose line is open, per stream.
-    turns: [Turns; 2],
+    /// When the link to it is looked at.
+    rhythm: Rhythm,
+    outcome: Outcome,
+    times: Times,
+    output: Output,
+    stdin: Stdin,
     /// What PEs have said.
-    fold: Fold,
-    sinks: [Sink; 2],
-    progress: Progress,
-    credit: u32,
-    stdin_credit: u32,
-    stdin_ended: bool,
-    status: u8,
-    /// Whether the cause of the end is known.
-    ending: bool,
-    /// Whether it is the failure of a PE, which may turn out to be a consequence.
-    blames_pe: bool,
-    /// Whether a PE ended the job by its own request.
-    aborted: bool,
-    interrupts: u32,
-    /// When the time limit is over.
-    deadline: Option<u64>,
-    stop_at: Option<u64>,
+    repeats: Repeats,
     /// Hosts that cannot be reached, while others of them are waited for.
     missing: Option<missing::Missing>,
-    give_up_at: Option<u64>,
-    /// Since when there is output that was not read.
-    unread_since: Option<u64>,
-    finished: bool,
-    moments: Moments,
-    report: Option<Reduced>,
-    /// What the PEs recorded.
-    recordings: Vec<Recording>,
-    jobs: SpawnedJobs,
-    outer: Option<Outer>,
-    /// How often each PE was started again.
-    respawned: BTreeMap<u32, u32>,
-    /// Who failed without ending the job.
+    /// PEs that failed without ending the job.
     losses: Losses,
-    /// When the link is looked at.
-    rhythm: Rhythm,
+    jobs: SpawnedJobs,
     /// Who asks what the PEs wait for.
     asked: census::Asked,
     /// Whether PEs wait for others that have left.
     watch: watch::Watch,
+    results: Results,
 }
 
 impl Root {
     /// A launcher whose agent of node 0 is being started.
     pub fn new(setup: Setup) -> Self {
         Self {
-            mixer: Mixer::new(setup.options.label, setup.spawned_as),
-            fold: Fold::default(),
-            outer: setup.spawned_as.map(|_| Outer::default()),
-            jobs: SpawnedJobs::default(),
-            respawned: BTreeMap::new(),
-            losses: Losses::default(),
+            agent: Child::new(setup.agent.clone()),
             rhythm: Rhythm::new(setup.options.heartbeat, setup.options.preparation),
+            outcome: Outcome::default(),
+            times: Times::of(&setup),
+            output: Output::new(Mixer::new(setup.options.label, setup.spawned_as)),
+            stdin: Stdin {
+                credit: STDIN_WINDOW,
+                ended: false,
+            },
+            repeats: Repeats::default(),
+            missing: None,
+            losses: Losses::default(),
+            jobs: SpawnedJobs::new(setup.spawned_as.is_some()),
             asked: census::Asked::default(),
             watch: watch::Watch::default(),
-            agent: Child::new(setup.agent.clone()),
-            turns: Default::default(),
-            sinks: Default::default(),
-            progress: Progress::default(),
-            credit: 0,
-            stdin_credit: STDIN_WINDOW,
-            stdin_ended: false,
-            status: 0,
-            ending: false,
-            blames_pe: false,
-            aborted: false,
-            interrupts: 0,
-            deadline: setup.options.timeout_s.map(|s| {
-                let limit = s.saturating_mul(1_000_000_000);
-                setup.began.saturating_add(limit)
-            }),
-            stop_at: None,
-            missing: None,
-            give_up_at: None,
-            unread_since: None,
-            finished: false,
-            moments: Moments::default(),
-            report: None,
-            recordings: Vec::new(),
+            results: Results::default(),
             setup,
         }
     }
@@ -240,65 +147,42 @@ impl Root {
 
     /// Bytes of input that may be read now.
     pub fn stdin_room(&self) -> u32 {
-        if self.stdin_ended || self.moments.ready == 0 {
+        if self.stdin.ended || self.results.moments.ready == 0 {
             0
         } else {
-            self.stdin_credit
+            self.stdin.credit
         }
     }
 
     /// The exit status, once the job is over and everything was written.
     pub fn finished(&self) -> Option<u8> {
-        let written = self.sinks.iter().all(Sink::is_empty);
-        (self.is_over() && written).then_some(self.status)
+        let written = self.output.sinks.iter().all(Sink::is_empty);
+        (self.is_over() && written).then_some(self.outcome.status)
     }
 
     /// Whether agents and spawned jobs are gone, though text may still have to be written.
     pub fn is_over(&self) -> bool {
-        self.finished && self.jobs.is_empty()
+        self.outcome.finished && self.jobs.is_empty()
     }
 
     /// The exit status as far as it is known.
     pub fn status(&self) -> u8 {
-        self.status
+        self.outcome.status
     }
 
     /// When things happened.
     pub fn moments(&self) -> Moments {
-        self.moments
+        self.results.moments
     }
 
     /// The agents' report.
     pub fn report(&self) -> Option<&Reduced> {
-        self.report.as_ref()
+        self.results.report.as_ref()
     }
 
     /// What the PEs recorded, in no order.
     pub fn take_recordings(&mut self) -> Vec<Recording> {
-        std::mem::take(&mut self.recordings)
-    }
-
-    /// When [`Event::Timer`] is due at the latest.
-    pub fn next_timeout(&self) -> Option<u64> {
-        if self.is_over() {
-            return None;
-        }
-        let deadline = self.deadline.filter(|_| !self.ending);
-        let of_pes = [deadline, self.stop_at, self.give_up_at];
-        let of_pes = of_pes
-            .into_iter()
-            .filter(|_| self.clock(u64::MAX) == u64::MAX);
-        let turns = self.turns.iter().filter_map(Turns::deadline).min();
-        let look = self.rhythm.deadline().filter(|_| !self.finished);
-        let others = [
-            self.agent.deadline(),
-            turns,
-            look,
-            self.progress_due(),
-            self.answer_deadline(),
-            self.watch_deadline(),
-        ];
-        of_pes.chain(others).flatten().min()
+        std::mem::take(&mut self.results.recordings)
     }
 
     /// Takes note of an event.
@@ -311,11 +195,11 @@ impl Root {
             Event::AgentReaped(end) => self.agent.reaped(end),
             Event::Signal(signal) => self.signal(signal, now),
             Event::Stdin(data) => {
-                self.stdin_credit -= (data.len() as u32).min(self.stdin_credit);
+                self.stdin.credit -= (data.len() as u32).min(self.stdin.credit);
                 self.agent.out.send(&Frame::Stdin(data));
             }
             Event::StdinEnd => {
-                if !std::mem::replace(&mut self.stdin_ended, true) {
+                if !std::mem::replace(&mut self.stdin.ended, true) {
                     self.agent.out.send(&Frame::StdinEnd);
                 }
             }
@@ -323,7 +207,7 @@ impl Root {
             Event::StreamClosed(stream, why) => self.stream_closed(stream, why, now),
             Event::StdinFailed(why) => {
                 self.lose(exit::OUTPUT);
-                self.say(&format!(
+                self.print(&format!(
                     "cannot read standard input: {why}; for the program it ends here"
                 ));
             }
@@ -380,22 +264,22 @@ impl Root {
     fn frame(&mut self, frame: Frame<'_>, now: u64) {
         match frame {
             Frame::Ready => {
-                self.moments.ready = now;
-                if !self.ending {
+                self.results.moments.ready = now;
+                if !self.outcome.decided {
                     self.agent.out.send(&Frame::Go);
                 }
             }
             Frame::Started => {
-                self.moments.started = now;
-                self.tell_running();
+                self.results.moments.started = now;
+                self.report_running();
             }
             Frame::Exited => {
                 self.agent.exited = true;
-                self.moments.exited = now;
-                self.tell_counts();
+                self.results.moments.exited = now;
+                self.print_counts();
                 // Spawned jobs may still have to be told that their time is up.
                 if self.jobs.is_empty() {
-                    self.stop_at = None;
+                    self.times.stop_at = None;
                 }
                 self.agent.out.send(&Frame::Finish);
             }
@@ -403,7 +287,7 @@ impl Root {
                 turns.relay(LINK, rank, data, now, emit);
             }),
             Frame::StdinCredit(n) => {
-                self.stdin_credit = self.stdin_credit.saturating_add(n).min(STDIN_WINDOW);
+                self.stdin.credit = self.stdin.credit.saturating_add(n).min(STDIN_WINDOW);
             }
             Frame::Fault(fault) => self.fault(&fault, now),
             Frame::Cause(fault) => self.cause(&fault, now),
@@ -411,7 +295,7 @@ impl Root {
             Frame::Died(fault) => self.died(&fault, now),
             Frame::Notice(notice) => self.notice(notice),
             Frame::Progress { nodes, pes } => self.note_progress(nodes, pes),
-            Frame::Say(text) => self.say(&text),
+            Frame::Print(text) => self.print(&text),
             Frame::Beat => {}
             Frame::Leaving => self.leaving(now),
             Frame::Failed(loss) => self.failed(loss, now),
@@ -431,15 +315,15 @@ impl Root {
                 match codec::decode::<Recording>(recording) {
                     Ok(mut recording) => {
                         recording.shift(shift);
-                        self.recordings.push(recording);
+                        self.results.recordings.push(recording);
                     }
-                    Err(e) => self.say(&format!("what a PE recorded is lost: {e}")),
+                    Err(e) => self.print(&format!("what a PE recorded is lost: {e}")),
                 }
             }
             Frame::Done(mut report) => {
                 self.agent.done(&mut report, now);
-                self.tell_statuses(&report.processes.ends);
-                self.report = Some(*report);
+                self.print_statuses(&report.processes.ends);
+                self.results.report = Some(*report);
                 self.finish(now);
             }
             // Frames that only go down, and PMI beyond its root: nobody sends them.
@@ -447,24 +331,13 @@ impl Root {
         }
     }
 
-    /// The job goes on after it was stopped. All that was to be done at some time is to be done so
-    /// much later.
-    fn go_on(&mut self, by: u64) {
-        self.pass_on(SIGCONT);
-        let times = [&mut self.deadline, &mut self.stop_at, &mut self.give_up_at];
-        for at in times.into_iter().flatten() {
-            *at = at.saturating_add(by);
-        }
-        self.agent.postpone(by);
-    }
-
     /// Notes the cause of the end; false if there is one already.
     fn end_with(&mut self, status: u8) -> bool {
-        if self.ending || self.is_over() {
+        if self.outcome.decided || self.is_over() {
             return false;
         }
-        self.ending = true;
-        self.status = status;
+        self.outcome.decided = true;
+        self.outcome.status = status;
         true
     }
 
@@ -473,12 +346,12 @@ impl Root {
     fn fault(&mut self, fault: &Fault, now: u64) {
         // What ends those who write to a stream that is no more is a consequence.
         let piped = matches!(fault.cause, Cause::Pe { end: End::Signal { signal, .. }, .. } if signal == SIGPIPE);
-        if piped && self.output_lost() && self.end_with(self.status) {
-            self.tell_running();
+        if piped && self.output_lost() && self.end_with(self.outcome.status) {
+            self.report_running();
             return self.stop(self.grace_ns(), now);
         }
         // Whatever follows the loss of output may be a consequence, too.
-        let status = match self.status {
+        let status = match self.outcome.status {
             exit::OUTPUT => exit::OUTPUT,
             first if !self.losses.is_empty() => first,
             _ => fault.status(),
@@ -488,16 +361,17 @@ impl Root {
             return self.add_missing(fault, now);
         }
         if self.end_with(status) {
-            self.blames_pe =
+            self.outcome.blames_pe =
                 fault.cause.is_of_a_pe() && !fault.is_silent() && status == fault.status();
-            self.aborted = self.blames_pe && matches!(fault.cause, Cause::Abort { .. });
+            self.outcome.aborted =
+                self.outcome.blames_pe && matches!(fault.cause, Cause::Abort { .. });
             // A process that fails has run, though the others may still be on their way.
             if fault.cause.is_of_a_pe() {
-                self.tell_running();
+                self.report_running();
             }
             if !fault.is_silent() {
                 let text = fault.message(&self.setup.hosts).to_string();
-                if !self.tell_refused(&text) {
+                if !self.report_refused(&text) {
                     let rest = match &fault.cause {
                         _ if self.agent.exited => "",
                         Cause::Pe { .. } if self.setup.options.keep_going => {
@@ -506,7 +380,7 @@ impl Root {
                         }
                         _ => "; ending the job",
                     };
-                    self.say(&format!("{text}{rest}"));
+                    self.print(&format!("{text}{rest}"));
                 }
             }
             if unreachable && self.await_missing(now) {
@@ -523,20 +397,20 @@ impl Root {
     /// A process of the launcher's own failed before its agent knew that the job ends. If the job ends because a PE
     /// failed, the PE may have failed because of that.
     fn cause(&mut self, fault: &Fault, now: u64) {
-        if !self.ending {
+        if !self.outcome.decided {
             return self.fault(fault, now);
         }
-        if std::mem::take(&mut self.blames_pe) && !self.is_over() {
-            (self.status, self.aborted) = (fault.status(), false);
+        if std::mem::take(&mut self.outcome.blames_pe) && !self.is_over() {
+            (self.outcome.status, self.outcome.aborted) = (fault.status(), false);
             let text = fault.message(&self.setup.hosts).to_string();
-            self.say(&format!(
+            self.print(&format!(
                 "{text}; this was before the job was ended, so PEs may have failed because of it"
             ));
         }
     }
 
     fn stop(&mut self, grace_ns: u64, now: u64) {
-        self.stop_at = None;
+        self.times.stop_at = None;
         self.end_missing();
         self.jobs.send(&Frame::Stop { grace_ns });
         if !self.agent.answered() {
@@ -546,7 +420,7 @@ impl Root {
         let from = self.clock(now);
         let noticed = self.setup.options.heartbeat.as_nanos() as u64;
         let patience = grace_ns.saturating_add(noticed).saturating_add(PATIENCE_NS);
-        self.give_up_at = Some(from.saturating_add(patience));
+        self.times.give_up_at = Some(from.saturating_add(patience));
         if !self.agent.exited {
             self.agent.out.send(&Frame::Stop { grace_ns });
         }
@@ -558,95 +432,8 @@ impl Root {
         self.jobs.send(&Frame::Signal(signal));
     }
 
-    fn signal(&mut self, signal: u8, now: u64) {
-        const SIGINT: u8 = 2;
-        const SIGQUIT: u8 = 3;
-        if i32::from(signal) == libc::SIGUSR1 && !self.setup.options.pass_usr1 {
-            self.jobs.send(&Frame::Signal(signal));
-            return self.ask_waits(Asker::User, now);
-        }
-        if !exit::ends(signal) {
-            return self.pass_on(signal);
-        }
-        if self.is_over() {
-            // Only text is left, and somebody does not want to wait for it to be written.
-            for sink in self.sinks.iter_mut().filter(|s| !s.is_empty()) {
-                (sink.taken, sink.closed) = (0, true);
-                sink.clear();
-                if self.status == 0 {
-                    self.status = 128 + signal;
-                }
-            }
-            return;
-        }
-        self.hurry(now);
-        if signal == SIGINT || signal == SIGQUIT {
-            self.interrupts += 1;
-            if self.interrupts == 2 {
-                self.end_with(128 + signal);
-                self.say("killing the job");
-                return self.stop(0, now);
-            }
-            if self.interrupts > 2 {
-                // Whatever holds us up (a terminal that takes no output), the user wants to go.
-                self.give_up_at = Some(now);
-                return;
-            }
-        }
-        if self.end_with(128 + signal) {
-            self.say(&format!("received {}; ending the job", signal_name(signal)));
-            if signal == SIGINT || signal == SIGQUIT {
-                self.pass_on(signal);
-                self.stop_at = Some(now.saturating_add(self.grace_ns()));
-            } else {
-                self.stop(self.grace_ns(), now);
-            }
-        }
-    }
-
-    fn timers(&mut self, now: u64) {
-        let clock = self.clock(now);
-        let due = |at: Option<u64>| at.is_some_and(|at| at <= clock);
-        if due(self.deadline) && self.end_with(exit::TIMEOUT) {
-            self.say(&format!(
-                "the time limit of {} s (--timeout) is over; ending the job",
-                self.setup.options.timeout_s.unwrap_or(0)
-            ));
-            self.stop_with_waits(now);
-        }
-        self.look_for_stuck(now);
-        if due(self.stop_at) {
-            self.stop(self.grace_ns(), now);
-        }
-        if due(self.give_up_at) && !self.is_over() {
-            // Text that waits for a slow reader shows that the agents are not to blame.
-            if self.is_reader_slow(now) && self.interrupts < 3 {
-                self.give_up_at = Some(clock.saturating_add(PATIENCE_NS));
-            } else {
-                self.say("the agents did not end in time; leaving their processes to the kernel");
-                self.jobs.give_up();
-                self.finish(now);
-            }
-        }
-        if self.finished {
-            return self.look_for_answer(now);
-        }
-        let mut failure = self.agent.look(now);
-        if failure.is_none() && self.rhythm.is_due(now) {
-            failure = self.agent.look_for_life(&self.rhythm, now);
-        }
-        if let Some(failure) = failure {
-            self.agent_failed(&failure, now);
-        }
-        self.look_for_answer(now);
-        if !self.ending && self.agent.is_due(now) {
-            self.agent.begin(now);
-            self.jobs.actions.push_back(Action::StartAgent);
-        }
-    }
-
     fn finish(&mut self, now: u64) {
-        if !self.finished {
+        if !self.outcome.finished {
             for (stream, source) in [
                 (Stream::Out, LINK),
                 (Stream::Err, LINK),
@@ -654,11 +441,11 @@ impl Root {
             ] {
                 self.turn(stream, now, |turns, emit| turns.close(source, now, emit));
             }
-            self.finished = true;
-            self.moments.done = now;
+            self.outcome.finished = true;
+            self.results.moments.done = now;
             // Of agents that are lost, too, what has come.
-            self.tell_counts();
-            self.tell_losses();
+            self.print_counts();
+            self.print_losses();
         }
     }
 }

@@ -7,12 +7,14 @@
 //! output is lost for another reason, even if all PEs end well. Input that cannot be read is told and
 //! counted in the same way.
 
-use super::{PATIENCE_NS, Root, SIGPIPE};
+use super::progress::Progress;
+use super::timers::PATIENCE_NS;
+use super::{Root, SIGPIPE};
 use crate::exit;
-use crate::fold::{Notice, Passed};
 use crate::frame::{CREDIT_STEP, Frame, OUTPUT_OVERHEAD, Stream};
+use crate::repeats::{Notice, Passed};
 use crate::report::Ends;
-use crate::stdio::{Said, Separate, Speaker, Turns};
+use crate::stdio::{Mixer, Said, Separate, Speaker, Turns};
 
 /// How long output may wait for its reader before the agents get more time to end.
 const SLOW_NS: u64 = 1_000_000_000;
@@ -55,13 +57,40 @@ impl Sink {
     }
 }
 
+/// All that the user reads, on its way out.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) mixer: Mixer,
+    /// Whose line is open, per stream.
+    pub(super) turns: [Turns; 2],
+    pub(super) sinks: [Sink; 2],
+    pub(super) progress: Progress,
+    /// Bytes that may be granted to node 0's agent.
+    credit: u32,
+    /// Since when there is output that was not read.
+    unread_since: Option<u64>,
+}
+
+impl Output {
+    pub(super) fn new(mixer: Mixer) -> Self {
+        Self {
+            mixer,
+            turns: Default::default(),
+            sinks: Default::default(),
+            progress: Progress::default(),
+            credit: 0,
+            unread_since: None,
+        }
+    }
+}
+
 impl Root {
     /// Takes the text of a stream to be written; the driver reports it with [`Event::Written`](super::Event::Written).
     pub fn take_text(&mut self, stream: Stream) -> Vec<u8> {
         if self.waits_for_progress(stream) {
             return Vec::new();
         }
-        let sink = &mut self.sinks[stream as usize];
+        let sink = &mut self.output.sinks[stream as usize];
         sink.taken += sink.text.len();
         sink.frames_taken += std::mem::take(&mut sink.frames);
         std::mem::take(&mut sink.text)
@@ -69,12 +98,12 @@ impl Root {
 
     /// Whether what was written of a stream ends within a line.
     pub fn ends_within_line(&self, stream: Stream) -> bool {
-        self.mixer.is_open(stream)
+        self.output.mixer.is_open(stream)
     }
 
     /// Takes what is for the files of PEs; reported together with the text, as one.
     pub fn take_files(&mut self, stream: Stream) -> Separate {
-        let sink = &mut self.sinks[stream as usize];
+        let sink = &mut self.output.sinks[stream as usize];
         sink.taken += sink.files.len();
         sink.frames_taken += std::mem::take(&mut sink.frames);
         std::mem::take(&mut sink.files)
@@ -87,14 +116,14 @@ impl Root {
         now: u64,
         act: impl FnOnce(&mut Turns, &mut dyn FnMut(Said<'_>)),
     ) {
-        let Self {
+        let Self { output, setup, .. } = self;
+        let Output {
             turns,
             mixer,
             sinks,
-            setup,
             credit,
             ..
-        } = self;
+        } = output;
         let sink = &mut sinks[stream as usize];
         let turns = &mut turns[stream as usize];
         let before = sink.text.len();
@@ -129,15 +158,15 @@ impl Root {
         if sink.text.len() > before {
             let said = sink.text.split_off(before);
             self.end_progress();
-            self.sinks[stream as usize].text.extend(said);
+            self.output.sinks[stream as usize].text.extend(said);
         }
-        let blocked = !self.sinks[stream as usize].is_empty();
-        self.turns[stream as usize].set_blocked(blocked, now);
+        let blocked = !self.output.sinks[stream as usize].is_empty();
+        self.output.turns[stream as usize].set_blocked(blocked, now);
         self.return_credit();
     }
 
     pub(super) fn shell_text(&mut self, text: &[u8], now: u64) {
-        let said = self.agent.hear(text);
+        let said = self.agent.shell_text(text);
         self.pass_said(&said, now);
     }
 
@@ -166,53 +195,55 @@ impl Root {
     /// Whether there is room for what is not bounded by credit.
     pub(super) fn may_read(&self, stream: Stream) -> bool {
         let at = stream as usize;
-        let sink = &self.sinks[at];
-        sink.text.is_empty() && sink.files.is_empty() && self.turns[at].stored() < ROOM
+        let sink = &self.output.sinks[at];
+        sink.text.is_empty() && sink.files.is_empty() && self.output.turns[at].stored() < ROOM
     }
 
     pub(super) fn written(&mut self, stream: Stream, n: usize, now: u64) {
-        let sink = &mut self.sinks[stream as usize];
+        let sink = &mut self.output.sinks[stream as usize];
         sink.taken -= n.min(sink.taken);
         if sink.taken == 0 {
-            self.credit += std::mem::take(&mut sink.frames_taken);
+            self.output.credit += std::mem::take(&mut sink.frames_taken);
             if sink.closed {
-                self.credit += std::mem::take(&mut sink.frames);
+                self.output.credit += std::mem::take(&mut sink.frames);
             }
-            self.turns[stream as usize].set_blocked(!sink.is_empty(), now);
+            self.output.turns[stream as usize].set_blocked(!sink.is_empty(), now);
             self.return_credit();
         }
     }
 
     /// Agents end when their output was read. Where that took long, they have the full time for it again.
     pub(super) fn look_at_reader(&mut self, now: u64) {
-        if !self.sinks.iter().all(Sink::is_empty) {
-            self.unread_since.get_or_insert(now);
+        if !self.output.sinks.iter().all(Sink::is_empty) {
+            self.output.unread_since.get_or_insert(now);
             return;
         }
         let slow = self.is_reader_slow(now);
-        self.unread_since = None;
+        self.output.unread_since = None;
         let from = self.clock(now);
         if let Some(at) = self
+            .times
             .give_up_at
             .as_mut()
-            .filter(|_| slow && self.interrupts < 3)
+            .filter(|_| slow && self.times.interrupts < 3)
         {
             *at = (*at).max(from.saturating_add(PATIENCE_NS));
         }
     }
 
     pub(super) fn is_reader_slow(&self, now: u64) -> bool {
-        self.unread_since
+        self.output
+            .unread_since
             .is_some_and(|since| now.saturating_sub(since) >= SLOW_NS)
     }
 
     /// What is not yet written of a stream will not be, nor what comes.
     pub(super) fn stream_closed(&mut self, stream: Stream, why: Option<String>, now: u64) {
-        let sink = &mut self.sinks[stream as usize];
+        let sink = &mut self.output.sinks[stream as usize];
         sink.closed = true;
         sink.clear();
         let taken = sink.taken;
-        if !self.finished {
+        if !self.outcome.finished {
             self.agent.out.send(&Frame::CloseOutput(stream));
         }
         self.written(stream, taken, now);
@@ -220,69 +251,69 @@ impl Root {
             None => self.lose(128 + SIGPIPE),
             Some(why) => {
                 self.lose(exit::OUTPUT);
-                self.say(&format!("cannot write to {why}; output is lost"));
+                self.print(&format!("cannot write to {why}; output is lost"));
             }
         }
     }
 
     /// Output or input was lost: that is what the status tells if nothing else has failed before.
     pub(super) fn lose(&mut self, status: u8) {
-        if !self.ending && self.status == 0 {
-            self.status = status;
+        if !self.outcome.decided && self.outcome.status == 0 {
+            self.outcome.status = status;
         }
     }
 
     pub(super) fn return_credit(&mut self) {
-        if self.credit >= CREDIT_STEP && !self.finished {
+        if self.output.credit >= CREDIT_STEP && !self.outcome.finished {
             self.agent
                 .out
-                .send(&Frame::Credit(std::mem::take(&mut self.credit)));
+                .send(&Frame::Credit(std::mem::take(&mut self.output.credit)));
         }
     }
 
     /// Says something to the user, behind what PEs said before.
-    pub(super) fn say(&mut self, text: &str) {
-        self.say_as("shmrun", text);
+    pub(super) fn print(&mut self, text: &str) {
+        self.print_as("shmrun", text);
     }
 
     /// A PE says something to the user.
     pub(super) fn notice(&mut self, notice: Notice) {
-        let (Passed::On(notice) | Passed::Unknown(notice)) = self.fold.add(notice) else {
+        let (Passed::On(notice) | Passed::Unknown(notice)) = self.repeats.add(notice) else {
             return;
         };
         let line = notice.line(&self.setup.hosts).to_string();
-        self.say_as("shmem", &line);
+        self.print_as("shmem", &line);
         if notice.count > 1 {
             let count = notice.count - 1;
             let again = Notice { count, ..notice };
-            self.say_as("shmem", &again.repetition());
+            self.print_as("shmem", &again.repetition());
         }
     }
 
     /// Says how often PEs have said the same.
-    pub(super) fn tell_counts(&mut self) {
-        for notice in self.fold.take_counts() {
-            let text = match self.fold.told_one(notice.rank) {
+    pub(super) fn print_counts(&mut self) {
+        for notice in self.repeats.take_counts() {
+            let text = match self.repeats.told_one(notice.rank) {
                 true => notice.repetition(),
                 false => notice.repetition_with_excerpt(),
             };
-            self.say_as("shmem", &text);
+            self.print_as("shmem", &text);
         }
     }
 
     /// Reports how all PEs ended, if the user asked for it, or if PEs failed in different ways.
-    pub(super) fn tell_statuses(&mut self, ends: &Ends) {
-        let by_pe = self.aborted.then_some(self.status);
-        if self.setup.options.all_statuses || (self.status != 0 && ends.differ(by_pe)) {
-            self.say(&format!("how all PEs ended: {}", ends.line()));
+    pub(super) fn print_statuses(&mut self, ends: &Ends) {
+        let by_pe = self.outcome.aborted.then_some(self.outcome.status);
+        if self.setup.options.all_statuses || (self.outcome.status != 0 && ends.differ(by_pe)) {
+            self.print(&format!("how all PEs ended: {}", ends.line()));
         }
     }
 
-    pub(super) fn say_as(&mut self, who: &str, text: &str) {
+    pub(super) fn print_as(&mut self, who: &str, text: &str) {
         self.end_progress();
-        let sink = &mut self.sinks[Stream::Err as usize];
+        let sink = &mut self.output.sinks[Stream::Err as usize];
         if !sink.closed {
-            self.mixer.end_line(Stream::Err, &mut sink.text);
+            self.output.mixer.end_line(Stream::Err, &mut sink.text);
             sink.text.extend_from_slice(who.as_bytes());
             sink.text.extend_from_slice(b": ");
             if let Some(number) = self.setup.spawned_as {

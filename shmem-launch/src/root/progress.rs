@@ -3,7 +3,7 @@
 //! It is shown where standard error is a terminal, from a second after the start until all PEs run, or until one
 //! of them writes something: its line is never mixed with theirs.
 
-use super::{Root, Stream};
+use super::{Root, Stream, output};
 
 /// When a start has taken long.
 const LONG_NS: u64 = 1_000_000_000;
@@ -26,28 +26,30 @@ pub(super) struct Progress {
 impl Root {
     /// So many nodes are prepared, and so many PEs run.
     pub(super) fn note_progress(&mut self, nodes: u32, pes: u32) {
-        (self.progress.nodes, self.progress.pes) = (nodes, pes);
+        (self.output.progress.nodes, self.output.progress.pes) = (nodes, pes);
     }
 
     /// When there is something to show at the latest.
     pub(super) fn progress_due(&self) -> Option<u64> {
-        let due =
-            self.setup.options.progress && !self.progress.over && self.progress.shown.is_none();
+        let due = self.setup.options.progress
+            && !self.output.progress.over
+            && self.output.progress.shown.is_none();
         due.then(|| self.setup.began.saturating_add(LONG_NS))
     }
 
     /// Shows what there is to show.
     pub(super) fn show_progress(&mut self, now: u64) {
-        let Self {
-            progress, setup, ..
-        } = self;
+        let Self { output, setup, .. } = self;
+        let output::Output {
+            progress, sinks, ..
+        } = output;
         if !setup.options.progress || progress.over {
             return;
         }
-        if self.moments.started != 0 || self.ending || self.finished {
+        if self.results.moments.started != 0 || self.outcome.decided || self.outcome.finished {
             return self.end_progress();
         }
-        let sink = &mut self.sinks[Stream::Err as usize];
+        let sink = &mut sinks[Stream::Err as usize];
         let current = (progress.nodes, progress.pes);
         // A terminal that takes nothing gets no more of it.
         if now < setup.began.saturating_add(LONG_NS)
@@ -69,10 +71,10 @@ impl Root {
 
     /// Nothing more is shown, and what stands there is erased.
     pub(super) fn end_progress(&mut self) {
-        let progress = &mut self.progress;
+        let progress = &mut self.output.progress;
         progress.over = true;
         if progress.shown.take().is_some() {
-            let sink = &mut self.sinks[Stream::Err as usize];
+            let sink = &mut self.output.sinks[Stream::Err as usize];
             progress.erasing = !sink.closed;
             if !sink.closed {
                 sink.text.extend_from_slice(ERASE);
@@ -82,8 +84,8 @@ impl Root {
 
     /// Whether text of a stream has to wait until the line is erased.
     pub(super) fn waits_for_progress(&mut self, stream: Stream) -> bool {
-        let written = self.sinks[Stream::Err as usize].is_empty();
-        self.progress.erasing &= !written;
-        stream == Stream::Out && self.progress.erasing
+        let written = self.output.sinks[Stream::Err as usize].is_empty();
+        self.output.progress.erasing &= !written;
+        stream == Stream::Out && self.output.progress.erasing
     }
 }

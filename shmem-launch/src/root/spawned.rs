@@ -14,8 +14,9 @@ use std::collections::VecDeque;
 use shmem_pmi::question::{Answer, Question, SpawnRequest};
 
 use super::Root;
+use super::event::Action;
 use super::output::SPAWNED;
-use super::{SIGCONT, SIGTSTP};
+use super::{SIGCONT, SIGINT, SIGQUIT, SIGTSTP};
 use crate::exit::{self, End};
 use crate::frame::{Frame, FrameReader, OutBuf, SpawnedJob, Stream, each_frame};
 use crate::names::Names;
@@ -26,25 +27,6 @@ pub const MAX_SPAWNED: usize = 64;
 
 /// Return code of a job that cannot be spawned.
 const FAIL: i32 = 1;
-
-/// Something that the driver has to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Start the remote shell of node 0's agent anew. Its first frame is the driver's.
-    StartAgent,
-    /// Start the launcher of a job that a PE has spawned. What the job is, is the first of its bytes.
-    Start {
-        /// Its number, by which events name it.
-        number: u32,
-    },
-    /// Answer another process of the user, which has asked something.
-    Answer {
-        /// Its number.
-        client: u64,
-        /// The words.
-        text: String,
-    },
-}
 
 /// Who waits to hear that a job runs.
 #[derive(Debug, Clone, Copy)]
@@ -75,9 +57,19 @@ pub(super) struct SpawnedJobs {
     last: u32,
     names: Names,
     pub(super) actions: VecDeque<Action>,
+    /// The launcher that started this one, if this is that of a spawned job.
+    outer: Option<Outer>,
 }
 
 impl SpawnedJobs {
+    /// Of a job that was itself spawned, or was not.
+    pub(super) fn new(is_spawned: bool) -> Self {
+        Self {
+            outer: is_spawned.then(Outer::default),
+            ..Self::default()
+        }
+    }
+
     /// Whether no spawned job is left.
     pub(super) fn is_empty(&self) -> bool {
         self.children.is_empty()
@@ -102,7 +94,7 @@ impl SpawnedJobs {
 
 /// The link of the launcher of a spawned job to the launcher that started it.
 #[derive(Debug, Default)]
-pub(super) struct Outer {
+struct Outer {
     reader: FrameReader,
     out: OutBuf,
     /// Whether it was answered that the job runs, or that it does not.
@@ -112,7 +104,7 @@ pub(super) struct Outer {
 }
 
 impl Outer {
-    fn tell(&mut self, answer: &Answer) {
+    fn answer(&mut self, answer: &Answer) {
         self.answered = true;
         self.out.send(&Frame::Answer {
             asker: 0,
@@ -135,7 +127,7 @@ impl Root {
 
     /// Bytes for the launcher that started this one, if this is that of a spawned job.
     pub fn outgoing_outer(&mut self) -> Option<&mut OutBuf> {
-        self.outer.as_mut().map(|o| &mut o.out)
+        self.jobs.outer.as_mut().map(|o| &mut o.out)
     }
 
     /// Whether output of spawned jobs may be read: not while older text waits to be written.
@@ -145,7 +137,7 @@ impl Root {
 
     /// A PE asks something.
     pub(super) fn ask(&mut self, job: u32, asker: u32, ticket: u64, question: &[u8]) {
-        if let Some(outer) = &mut self.outer {
+        if let Some(outer) = &mut self.jobs.outer {
             return outer.out.send(&Frame::Ask {
                 asker,
                 ticket,
@@ -200,7 +192,7 @@ impl Root {
         if total > MAX_PES.into() {
             return Err(format!("{total} processes; at most {MAX_PES} are possible"));
         }
-        if self.ending {
+        if self.outcome.decided {
             return Err("the job is being ended".into());
         }
         if self.jobs.children.len() >= MAX_SPAWNED {
@@ -226,7 +218,7 @@ impl Root {
             reader: FrameReader::default(),
             out,
         });
-        self.jobs.actions.push_back(Action::Start { number });
+        self.jobs.actions.push_back(Action::StartJob { number });
         Ok(())
     }
 
@@ -242,7 +234,7 @@ impl Root {
         if let Err(e) = understood
             && self.end_with(exit::LAUNCHER)
         {
-            self.say(&format!(
+            self.print(&format!(
                 "the launcher of spawned job {number} sent what cannot be understood: {e}; \
                  ending the job"
             ));
@@ -315,7 +307,7 @@ impl Root {
         }
         if fails {
             if let Ok(end @ End::Signal { .. }) = end {
-                self.say(&format!(
+                self.print(&format!(
                     "the launcher of spawned job {number} {end}; ending the job"
                 ));
             }
@@ -328,14 +320,14 @@ impl Root {
         let each = |root: &mut Self, frame: Frame<'_>| root.outer_frame(&frame, now);
         let understood = each_frame(
             self,
-            |root| root.outer.as_mut().map(|outer| &mut outer.reader),
+            |root| root.jobs.outer.as_mut().map(|outer| &mut outer.reader),
             bytes,
             each,
         );
         if let Err(e) = understood
             && self.end_with(exit::LAUNCHER)
         {
-            self.say(&format!(
+            self.print(&format!(
                 "shmrun sent what cannot be understood: {e}; ending the job"
             ));
             self.stop(self.grace_ns(), now);
@@ -346,18 +338,22 @@ impl Root {
         match *frame {
             Frame::Answer { .. } => self.agent.out.send(frame),
             Frame::Signal(SIGCONT) => {
-                let stopped = self.outer.as_mut().and_then(|outer| outer.stopped.take());
+                let stopped = self
+                    .jobs
+                    .outer
+                    .as_mut()
+                    .and_then(|outer| outer.stopped.take());
                 self.go_on(now.saturating_sub(stopped.unwrap_or(now)));
             }
             Frame::Signal(signal) => {
                 if i32::from(signal) == libc::SIGUSR1 && !self.setup.options.pass_usr1 {
                     return self.signal(signal, now);
                 }
-                if let Some(outer) = self.outer.as_mut().filter(|_| signal == SIGTSTP) {
+                if let Some(outer) = self.jobs.outer.as_mut().filter(|_| signal == SIGTSTP) {
                     outer.stopped.get_or_insert(now);
                 }
                 // The other launcher has said that it came, and will say when time is up.
-                if matches!(signal, 2 | 3) {
+                if matches!(signal, SIGINT | SIGQUIT) {
                     self.end_with(128 + signal);
                 }
                 self.agent.out.send(frame);
@@ -372,14 +368,14 @@ impl Root {
 
     /// When the job was stopped, while it is; or else now. What PEs and agents have time for is counted by this.
     pub(super) fn clock(&self, now: u64) -> u64 {
-        let stopped = self.outer.as_ref().and_then(|outer| outer.stopped);
+        let stopped = self.jobs.outer.as_ref().and_then(|outer| outer.stopped);
         stopped.unwrap_or(now)
     }
 
     /// Tells the launcher that started this one, if any, that the job runs.
-    pub(super) fn tell_running(&mut self) {
-        if let Some(outer) = self.outer.as_mut().filter(|o| !o.answered) {
-            outer.tell(&Answer::Spawned {
+    pub(super) fn report_running(&mut self) {
+        if let Some(outer) = self.jobs.outer.as_mut().filter(|o| !o.answered) {
+            outer.answer(&Answer::Spawned {
                 job_id: self.setup.job_id.clone(),
             });
         }
@@ -387,10 +383,10 @@ impl Root {
 
     /// Tells it that the job does not, unless it was told already that it does: false then, or if this
     /// job was not spawned, and the user has to be told.
-    pub(super) fn tell_refused(&mut self, reason: &str) -> bool {
-        let outer = self.outer.as_mut().filter(|o| !o.answered);
+    pub(super) fn report_refused(&mut self, reason: &str) -> bool {
+        let outer = self.jobs.outer.as_mut().filter(|o| !o.answered);
         outer.is_some_and(|outer| {
-            outer.tell(&Answer::Refused {
+            outer.answer(&Answer::Refused {
                 rc: FAIL,
                 reason: reason.to_owned(),
             });

@@ -58,7 +58,7 @@ fn with_spawned() -> Root {
     sent(&mut r);
     r.handle(Event::FromAgent(&ask(&request(2))), 2);
     assert_eq!(sent(&mut r), b"", "no answer yet");
-    assert_eq!(r.poll_action(), Some(Action::Start { number: 1 }));
+    assert_eq!(r.poll_action(), Some(Action::StartJob { number: 1 }));
     let first = to_spawned(&mut r, 1).unwrap();
     let mut reader = FrameReader::default();
     let content = reader.next_frame(&mut &first[..]).unwrap().unwrap();
@@ -133,10 +133,7 @@ fn a_lost_launcher_is_told_of_even_when_the_own_job_is_over() {
     let mut r = with_spawned();
     running(&mut r);
     end_own_job(&mut r);
-    let killed = End::Signal {
-        signal: 9,
-        core: false,
-    };
+    let killed = End::killed(9);
     r.handle(Event::SpawnedEnded(1, Ok(killed)), 24);
     let (_, err) = write_all(&mut r);
     assert!(
@@ -180,7 +177,7 @@ fn impossible_jobs_are_refused() {
     no(&mut r, &Question::Spawn(SpawnRequest::default()));
     for number in 1..=MAX_SPAWNED as u32 {
         r.handle(Event::FromAgent(&ask(&request(1))), 2);
-        assert!(matches!(r.poll_action(), Some(Action::Start { number: n, .. }) if n == number));
+        assert!(matches!(r.poll_action(), Some(Action::StartJob { number: n, .. }) if n == number));
     }
     no(&mut r, &request(1));
     r.handle(Event::Signal(15), 3);

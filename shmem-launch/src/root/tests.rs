@@ -1,8 +1,9 @@
 //! The launcher's decisions, one dialogue each.
 
 use super::*;
-use crate::fold::Notice;
-use crate::frame::{CREDIT_STEP, OUTPUT_OVERHEAD};
+use crate::child::ChildSetup;
+use crate::frame::{CREDIT_STEP, JobOptions, OUTPUT_OVERHEAD};
+use crate::repeats::Notice;
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
@@ -42,6 +43,15 @@ pub(super) fn bytes(frames: &[Frame<'_>]) -> Vec<u8> {
     out
 }
 
+/// What a PE writes to standard output.
+fn out(rank: u32, data: &[u8]) -> Frame<'_> {
+    Frame::Output {
+        rank,
+        stream: Stream::Out,
+        data,
+    }
+}
+
 pub(super) fn done() -> Frame<'static> {
     Frame::Done(Box::default())
 }
@@ -61,15 +71,7 @@ fn a_peaceful_job() {
     up(&mut r, &Frame::Ready, 1);
     assert_eq!(sent(&mut r), bytes(&[Frame::Go]));
     up(&mut r, &Frame::Started, 2);
-    up(
-        &mut r,
-        &Frame::Output {
-            rank: 1,
-            stream: Stream::Out,
-            data: b"hi\n",
-        },
-        3,
-    );
+    up(&mut r, &out(1, b"hi\n"), 3);
     up(&mut r, &Frame::Exited, 4);
     assert_eq!(sent(&mut r), bytes(&[Frame::Finish]));
     up(&mut r, &done(), 5);
@@ -180,15 +182,7 @@ fn ctrl_c_asks_then_ends_then_kills() {
 #[test]
 fn a_signal_ends_the_wait_for_a_blocked_terminal() {
     let mut r = root();
-    up(
-        &mut r,
-        &Frame::Output {
-            rank: 1,
-            stream: Stream::Out,
-            data: b"hi\n",
-        },
-        3,
-    );
+    up(&mut r, &out(1, b"hi\n"), 3);
     up(&mut r, &done(), 5);
     r.take_text(Stream::Out);
     assert_eq!(r.finished(), None);
@@ -219,13 +213,7 @@ fn a_lost_agent_is_named() {
     let mut r = root();
     r.handle(Event::AgentClosed, 5);
     assert_eq!(r.finished(), None);
-    r.handle(
-        Event::AgentReaped(End::Signal {
-            signal: 9,
-            core: false,
-        }),
-        6,
-    );
+    r.handle(Event::AgentReaped(End::killed(9)), 6);
     let text = write_all(&mut r).1;
     assert!(
         text.contains("launch agent of node 0 (pid 9) was killed by signal 9"),
@@ -238,15 +226,7 @@ fn a_lost_agent_is_named() {
 fn credit_comes_back_when_text_is_written() {
     let mut r = root();
     let data = vec![b'\n'; CREDIT_STEP as usize];
-    up(
-        &mut r,
-        &Frame::Output {
-            rank: 0,
-            stream: Stream::Out,
-            data: &data,
-        },
-        1,
-    );
+    up(&mut r, &out(0, &data), 1);
     assert_eq!(sent(&mut r), b"");
     let n = r.take_text(Stream::Out).len();
     r.handle(Event::Written(Stream::Out, n - 1), 2);
@@ -262,11 +242,7 @@ fn agents_have_time_to_end_after_their_output_was_read() {
     const MINUTE: u64 = 60 * SECOND;
     let mut r = root();
     let data = b"text\n";
-    let output = Frame::Output {
-        rank: 0,
-        stream: Stream::Out,
-        data,
-    };
+    let output = out(0, data);
     up(&mut r, &output, 1);
     r.handle(Event::Signal(15), 2);
     let gives_up = |r: &mut Root, at| {
@@ -287,11 +263,7 @@ fn agents_have_time_to_end_after_their_output_was_read() {
 #[test]
 fn output_that_never_ends_does_not_keep_the_launcher() {
     let mut r = root();
-    let output = Frame::Output {
-        rank: 0,
-        stream: Stream::Out,
-        data: b"text\n",
-    };
+    let output = out(0, b"text\n");
     up(&mut r, &output, 1);
     r.handle(Event::Signal(15), 2);
     let mut said = String::new();
@@ -305,14 +277,8 @@ fn output_that_never_ends_does_not_keep_the_launcher() {
 
 #[test]
 fn how_pes_ended_is_reported_with_the_status_by_which_one_ended_the_job() {
-    let killed = End::Signal {
-        signal: 15,
-        core: false,
-    };
-    let segv = End::Signal {
-        signal: 11,
-        core: false,
-    };
+    let killed = End::killed(15);
+    let segv = End::killed(11);
     let abort = Cause::Abort {
         rank: 0,
         code: 3,
@@ -344,27 +310,11 @@ fn how_pes_ended_is_reported_with_the_status_by_which_one_ended_the_job() {
 #[test]
 fn a_closed_stream_stops_its_writers() {
     let mut r = root();
-    up(
-        &mut r,
-        &Frame::Output {
-            rank: 0,
-            stream: Stream::Out,
-            data: b"x\n",
-        },
-        1,
-    );
+    up(&mut r, &out(0, b"x\n"), 1);
     r.take_text(Stream::Out);
     r.handle(Event::StreamClosed(Stream::Out, None), 2);
     assert_eq!(sent(&mut r), bytes(&[Frame::CloseOutput(Stream::Out)]));
-    up(
-        &mut r,
-        &Frame::Output {
-            rank: 0,
-            stream: Stream::Out,
-            data: b"y\n",
-        },
-        3,
-    );
+    up(&mut r, &out(0, b"y\n"), 3);
     assert_eq!(r.take_text(Stream::Out), b"");
 }
 
@@ -390,10 +340,7 @@ fn pe_ended(rank: u32, end: End) -> Fault {
     }
 }
 
-const PIPED: End = End::Signal {
-    signal: SIGPIPE,
-    core: false,
-};
+const PIPED: End = End::killed(SIGPIPE);
 
 #[test]
 fn lost_output_is_told_and_is_the_status_whatever_follows() {
@@ -466,11 +413,7 @@ fn a_start_that_takes_long_is_shown_until_somebody_writes() {
         },
         ..Setup::default()
     });
-    let said = Frame::Output {
-        rank: 1,
-        stream: Stream::Out,
-        data: b"hi\n",
-    };
+    let said = out(1, b"hi\n");
     assert_eq!(r.next_timeout(), Some(SECOND));
     up(&mut r, &Frame::Progress { nodes: 1, pes: 0 }, SECOND - 1);
     assert_eq!(write_all(&mut r).1, "");

@@ -32,7 +32,9 @@ impl Root {
 
     /// When [`look_for_stuck`](Self::look_for_stuck) is due.
     pub(super) fn watch_deadline(&self) -> Option<u64> {
-        self.watch.at.filter(|_| !self.ending && !self.finished)
+        self.watch
+            .at
+            .filter(|_| !self.outcome.decided && !self.outcome.finished)
     }
 
     /// Asks the agents if it is time.
@@ -46,19 +48,19 @@ impl Root {
 
     /// The agents have counted.
     pub(super) fn judge(&mut self, census: &Census, job: Job<'_>, now: u64) {
-        let Some(stuck) = census.stuck(job).filter(|_| !self.ending) else {
+        let Some(stuck) = census.stuck(job).filter(|_| !self.outcome.decided) else {
             return;
         };
         let text = census.text(job);
         if stuck.for_ever {
             let line = format!("{}; ending the job, which cannot go on", stuck.text);
             if self.end_with(exit::HUNG) {
-                self.say(&line);
-                self.say(&text);
+                self.print(&line);
+                self.print(&text);
                 self.stop(self.grace_ns(), now);
             }
         } else if !std::mem::replace(&mut self.watch.told, true) {
-            self.say(&format!(
+            self.print(&format!(
                 "{}; the job may wait for ever (Ctrl-C ends it)\n{text}",
                 stuck.text
             ));

@@ -5,10 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use shmem_node::sys::{getrlimit, known_limits};
-
-use super::be_undumpable;
 
 /// The limits with which this process, or the one that it was forked from, began: of descriptors, file sizes and
 /// stacks, if they have been raised, and of core files, if there are to be none.
@@ -51,6 +49,11 @@ fn soft_of(limits: impl Fn(Resource) -> Option<Rlimit>) -> Vec<SoftLimit> {
     let soft =
         numbered.map(|(number, which)| Some((number, limits(which)?.current.unwrap_or(u64::MAX))));
     soft.flatten().collect()
+}
+
+/// From now on there is no core file of this process, whatever its limit is, until it executes another program.
+pub(crate) fn be_undumpable() {
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// From now on [`restore_limits`] gives programs these limits, as far as the hard ones of this host allow.

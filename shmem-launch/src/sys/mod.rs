@@ -22,14 +22,14 @@ pub(crate) use descriptors::{
 };
 pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use limits::{
-    adopt_limits, descriptors_allowed, descriptors_of_programs, leave_no_core_file,
+    adopt_limits, be_undumpable, descriptors_allowed, descriptors_of_programs, leave_no_core_file,
     processes_allowed, raise_descriptors, raise_file_size, raise_stack, restore_limits,
     soft_limits, user, with_first_limits,
 };
 pub(crate) use process::{
-    Held, Image, NotExecuted, Waited, be_undumpable, become_subreaper, children, end_with_parent,
-    exit_now, fork, fork_to_exec, go_on_without_parent, has_ended, is_running, is_stopped, kill,
-    new_session, set_group, set_name, wait, wait_for, wait_for_end, wait_used,
+    Held, Image, NotExecuted, Waited, become_subreaper, children, end_with_parent, exit_now, fork,
+    fork_to_exec, go_on_without_parent, has_ended, is_running, is_stopped, kill, new_session,
+    set_group, set_name, wait, wait_for, wait_for_end, wait_used,
 };
 pub(crate) use shmem_node::sys::{monotonic_ns, process_cpu_ns, random, recv_now, send_now};
 pub(crate) use signals::{

@@ -9,9 +9,9 @@ use std::panic::AssertUnwindSafe;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    DumpableBehavior, Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process,
-    kill_process_group, pidfd_open, pidfd_send_signal, set_child_subreaper, set_dumpable_behavior,
-    set_parent_process_death_signal, setpgid, setsid, waitid, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group,
+    pidfd_open, pidfd_send_signal, set_child_subreaper, set_parent_process_death_signal, setpgid,
+    setsid, waitid, waitpid,
 };
 
 use super::limits::restore_limits;
@@ -309,11 +309,6 @@ pub(crate) fn end_with_parent() {
 /// From now on the end of the parent continues this process, should somebody have stopped it.
 pub(crate) fn go_on_without_parent() {
     let _ = set_parent_process_death_signal(Some(Signal::CONT));
-}
-
-/// From now on there is no core file of this process, whatever its limit is, until it executes another program.
-pub(crate) fn be_undumpable() {
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Names this process in listings.

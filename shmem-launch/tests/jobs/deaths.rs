@@ -9,9 +9,27 @@ use crate::template::probe;
 /// what the message says of it.
 const DEATHS: [(&str, std::ops::Range<usize>, i32, i32, &str); 5] = [
     ("", 9..10, 9, 137, ") was killed by signal 9 (SIGKILL)"),
-    ("shmrun-agent", 0..7, 9, 125, ") was killed by signal 9 (SIGKILL)"),
-    ("shmrun-agent", 3..4, 15, 125, "its launch agent was told to end"),
-    ("pe-guard", 2..3, 9, 125, "the guard of the PEs' process group was killed"),
+    (
+        "shmrun-agent",
+        0..7,
+        9,
+        125,
+        ") was killed by signal 9 (SIGKILL)",
+    ),
+    (
+        "shmrun-agent",
+        3..4,
+        15,
+        125,
+        "its launch agent was told to end",
+    ),
+    (
+        "pe-guard",
+        2..3,
+        9,
+        125,
+        "the guard of the PEs' process group was killed",
+    ),
     ("shmrun", 0..1, 9, 0, ""),
 ];
 
@@ -22,9 +40,11 @@ fn the_death_of_any_process_ends_the_job() {
     let forked = || probe(&options, &["init", "sleep"]);
     let shapes: [(_, &dyn Fn() -> _); 2] = [("sleep", &executed), ("probe", &forked)];
     for (pe, start) in shapes {
-        let deaths = DEATHS.into_iter().flat_map(|(victim, which, signal, status, said)| {
-            which.map(move |at| (victim, at, signal, status, said))
-        });
+        let deaths = DEATHS
+            .into_iter()
+            .flat_map(|(victim, which, signal, status, said)| {
+                which.map(move |at| (victim, at, signal, status, said))
+            });
         for (victim, at, signal, status, said) in deaths {
             let job = start().start();
             let pes = job.wait_for_pes(pe, 14);

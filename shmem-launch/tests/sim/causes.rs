@@ -9,10 +9,7 @@ use super::*;
 /// What PEs end with whose peers have gone.
 const PEERS: u8 = 14;
 
-const KILLED: End = End::Signal {
-    signal: 9,
-    core: false,
-};
+const KILLED: End = End::killed(9);
 
 fn shape(seed: u64) -> Shape {
     let n_nodes = 1 + (seed % 5) as u32;

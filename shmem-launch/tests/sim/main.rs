@@ -29,11 +29,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use shmem_launch::agent::{
-    Action, Agent, ChildSetup, Event, InputRoute, Missed, Reading, Servers, Setup,
+    Action, Agent, ChildSetup, Event, InputRoute, Reading, Servers, Setup, StillNeeded,
 };
 use shmem_launch::exit::End;
 use shmem_launch::frame::{JobOptions, OUTPUT_WINDOW, Stream};
-use shmem_launch::limits::Portion;
+use shmem_launch::limits::SpawnQuota;
 use shmem_launch::plan::Layout;
 use shmem_launch::remote::{Contact, RemoteShell, greeting};
 use shmem_launch::report::Reduced;
@@ -98,32 +98,51 @@ impl Pe {
     }
 }
 
-struct Node {
-    agent: Agent,
-    alive: bool,
-    prepared: bool,
+/// The link of an agent to its parent.
+#[derive(Default)]
+struct Link {
     up: VecDeque<u8>,
     down: VecDeque<u8>,
     up_closed: bool,
     down_closed: bool,
-    /// What it says before anything else; nothing for a host that does not answer. `None` once it
+    /// Bytes that have come to the parent.
+    delivered: usize,
+    /// The parent has given the agent up.
+    dropped: bool,
+    /// Whether nothing gets through from the agent, and to it.
+    cut: [bool; 2],
+    /// When it is mended, or the agent continued.
+    heals_at: Option<u64>,
+}
+
+/// The remote shell of an agent.
+struct Shell {
+    /// What the agent says before anything else; nothing for a host that does not answer. `None` once it
     /// was said.
     greeting: Option<Vec<u8>>,
-    /// Whether its remote shell was started, and how often that will be refused.
+    /// Whether it was started, and how often that will be refused.
     called: bool,
     refusals: u32,
-    /// Bytes of its that have come to its parent.
-    delivered: usize,
-    /// Its parent has given it up.
-    dropped: bool,
+}
+
+/// What starts the PEs of a node.
+struct Template {
+    prepared: bool,
+    alive: bool,
+    requests: VecDeque<(u32, u32)>,
+    finishing: bool,
+}
+
+struct Node {
+    agent: Agent,
+    alive: bool,
+    link: Link,
+    shell: Shell,
+    template: Template,
     /// Its PEs and its template are stopped.
     stopped: bool,
     /// Somebody has stopped the agent itself.
     frozen: bool,
-    /// Whether nothing gets through from it, and to it.
-    cut: [bool; 2],
-    /// When it is continued, or its link mended.
-    heals_at: Option<u64>,
     /// Whether it is gone with what its PEs wrote.
     lost: bool,
     /// How the process ended, until the parent knows.
@@ -132,52 +151,51 @@ struct Node {
     /// Child index in the parent.
     index: usize,
     children: Vec<usize>,
-    requests: VecDeque<(u32, u32)>,
-    finishing: bool,
-    template: bool,
     server: Server,
     pes: Vec<Pe>,
     first_rank: u32,
 }
 
-struct World {
-    rng: Rng,
-    now: u64,
-    root: Root,
-    root_alive: bool,
-    /// Since when the launcher is stopped.
-    root_stopped: Option<u64>,
+/// The launcher's process.
+struct Launcher {
+    alive: bool,
+    /// Since when it is stopped.
+    stopped: Option<u64>,
     /// Whether it was stopped: an agent may look for it when it has just been continued.
-    root_was_stopped: bool,
-    root_told_closed: bool,
-    root_reaped: bool,
-    nodes: Vec<Node>,
-    texts: [Vec<u8>; 2],
-    /// Steps during which the terminal takes nothing.
-    blocked_for: u32,
-    deaths_left: u32,
+    was_stopped: bool,
+    told_closed: bool,
+    reaped: bool,
+}
+
+/// What has happened, and what a job may end with because of that.
+#[derive(Default)]
+struct Seen {
     statuses: Vec<u8>,
     /// How often it was asked what the PEs wait for.
     asked: usize,
     agent_killed: bool,
-    /// Whether nodes are hosts, behind remote shells.
-    hosts: bool,
-    /// Whether lines carry the rank.
-    label: bool,
-    /// How long anybody may be silent.
-    heartbeat: u64,
-    keep_going: bool,
     /// Whether somebody was silent, and whether for good.
     disturbed: bool,
     silenced: bool,
     /// Whether a PE that was to be started again could not be.
     respawn_failed: bool,
-    /// Whether a host does not answer as it should.
-    bad_host: bool,
-    next_pid: i32,
-    /// Whether nodes have PMIx servers, and whether one has died.
-    pmix: bool,
+    /// Whether a PMIx server has died.
     server_died: bool,
+}
+
+struct World {
+    shape: Shape,
+    rng: Rng,
+    now: u64,
+    root: Root,
+    launcher: Launcher,
+    nodes: Vec<Node>,
+    texts: [Vec<u8>; 2],
+    /// Steps during which the terminal takes nothing.
+    blocked_for: u32,
+    deaths_left: u32,
+    seen: Seen,
+    next_pid: i32,
     /// Whether a test says what PEs and others do, instead of the seed.
     scripted: bool,
 }
@@ -252,172 +270,163 @@ fn world(seed: u64) -> World {
 
 /// A world of this shape in which nobody dies.
 fn make(shape: Shape, mut rng: Rng) -> World {
-    let Shape {
-        n_nodes,
-        n_pes,
-        degree,
-        chatty,
-        hosts,
-        bad_host,
-        respawns,
-        keep_going,
-        heartbeat,
-        label,
-        pmix,
-    } = shape;
-    let layout = Layout::of(n_pes, n_nodes);
-    let tree = Tree::new(n_nodes, degree);
-    let node_of = layout.node_of();
-    let pid = |node: u32| 1000 + node;
-    let bad_node = rng.below(n_nodes as usize) as u32;
+    let bad_node = rng.below(shape.n_nodes as usize) as u32;
     let bad_greeting = match rng.one_in(2) {
         true => Vec::new(),
         false => b"Last login: never\n".to_vec(),
     };
     let starts = 1 + rng.below(3) as u32;
-    let options = JobOptions {
-        respawns,
-        keep_going,
-        label,
-        heartbeat: Duration::from_nanos(heartbeat),
-        preparation: Duration::from_secs(60),
-        grace: Duration::from_millis(250),
-        ..JobOptions::default()
-    };
-    let nodes = (0..n_nodes)
-        .map(|node| {
-            let ranks = layout.ranks(node);
-            let job = Job {
-                id: "sim".into(),
-                size: n_pes,
-                process_mapping: ProcessMapping::from_nodes(&node_of).to_string(),
-                extensions: true,
-                ..Job::default()
-            };
-            let servers = Servers::new(job, NodePlace::in_tree(&tree, node, &node_of)).unwrap();
-            let setup = Setup {
-                node,
-                first_rank: ranks.start,
-                n_local: ranks.len() as u32,
-                n_pes,
-                portion: Portion {
-                    pes: 1 + rng.below(Portion::FULL.pes as usize) as u32,
-                    requests: 1 + rng.below(2) as u32,
-                },
-                options: options.clone(),
-                input: InputRoute::default(),
-                pmix,
-                starts,
-                children: tree
-                    .children(node)
-                    .map(|c| ChildSetup {
-                        node: c,
-                        ranks: {
-                            let below = tree.subtree(c);
-                            layout.ranks(below.start).start..layout.ranks(below.end - 1).end
-                        },
-                        pid: pid(c),
-                        contact: hosts.then(|| contact(c)),
-                    })
-                    .collect(),
-            };
-            let parent = tree.parent(node).map(|p| p as usize);
-            let index = parent.map_or(0, |p| {
-                tree.children(p as u32).position(|c| c == node).unwrap()
-            });
-            let refusals = match hosts && rng.one_in(4) {
-                true => rng.below(1 + RETRIES as usize) as u32,
-                false => 0,
-            };
-            let pes = ranks.clone().map(|_| Pe {
-                life: Life::Waiting,
-                lines_left: if chatty { 30 } else { rng.below(4) as u32 },
-                written: 0,
-                bytes: 0,
-                pipe: Vec::new(),
-                open: false,
-                stubborn: rng.one_in(4),
-                long: chatty && rng.one_in(2),
-                failed: false,
-                doomed: None,
-            });
-            Node {
-                agent: Agent::new(setup, servers),
-                alive: true,
-                prepared: false,
-                up: VecDeque::new(),
-                down: VecDeque::new(),
-                up_closed: false,
-                down_closed: false,
-                greeting: hosts.then(|| match bad_host && node == bad_node {
-                    true => bad_greeting.clone(),
-                    false => greeting(),
-                }),
-                called: !hosts || parent.is_none(),
-                refusals,
-                delivered: 0,
-                dropped: false,
-                stopped: false,
-                frozen: false,
-                cut: [false; 2],
-                heals_at: None,
-                lost: false,
-                unreaped: None,
-                parent,
-                index,
-                children: tree.children(node).map(|c| c as usize).collect(),
-                requests: VecDeque::new(),
-                finishing: false,
-                template: true,
-                server: Server::default(),
-                pes: pes.collect(),
-                first_rank: ranks.start,
-            }
-        })
-        .collect();
+    let nodes = (0..shape.n_nodes).map(|node| {
+        let mut made = make_node(shape, node, starts, &mut rng);
+        if shape.bad_host && node == bad_node {
+            made.shell.greeting = Some(bad_greeting.clone());
+        }
+        made
+    });
+    let nodes = nodes.collect();
     World {
         root: Root::new(root::Setup {
-            n_pes,
-            n_nodes,
-            hosts: match hosts {
-                true => (0..n_nodes).map(|node| format!("host{node}")).collect(),
+            n_pes: shape.n_pes,
+            n_nodes: shape.n_nodes,
+            hosts: match shape.hosts {
+                true => (0..shape.n_nodes)
+                    .map(|node| format!("host{node}"))
+                    .collect(),
                 false => Vec::new(),
             },
-            options,
+            options: shape.options(),
             agent: ChildSetup {
                 node: 0,
-                ranks: 0..n_pes,
-                pid: pid(0),
-                contact: hosts.then(|| contact(0).begun(1)),
+                ranks: 0..shape.n_pes,
+                pid: agent_pid(0),
+                contact: shape.hosts.then(|| contact(0).begun(1)),
             },
             ..Default::default()
         }),
-        root_alive: true,
-        root_stopped: None,
-        root_was_stopped: false,
-        root_told_closed: false,
-        root_reaped: false,
+        launcher: Launcher {
+            alive: true,
+            stopped: None,
+            was_stopped: false,
+            told_closed: false,
+            reaped: false,
+        },
         nodes,
         texts: Default::default(),
         blocked_for: 0,
         deaths_left: 0,
-        statuses: Vec::new(),
-        asked: 0,
-        agent_killed: false,
-        hosts,
-        label,
-        heartbeat,
-        keep_going,
-        disturbed: false,
-        silenced: false,
-        respawn_failed: false,
-        bad_host,
+        seen: Seen::default(),
         now: 1,
         next_pid: 5000,
-        pmix,
-        server_died: false,
         scripted: false,
+        shape,
         rng,
+    }
+}
+
+fn agent_pid(node: u32) -> u32 {
+    1000 + node
+}
+
+impl Shape {
+    fn options(self) -> JobOptions {
+        JobOptions {
+            respawns: self.respawns,
+            keep_going: self.keep_going,
+            label: self.label,
+            heartbeat: Duration::from_nanos(self.heartbeat),
+            preparation: Duration::from_secs(60),
+            grace: Duration::from_millis(250),
+            ..JobOptions::default()
+        }
+    }
+}
+
+fn make_node(shape: Shape, node: u32, starts: u32, rng: &mut Rng) -> Node {
+    let layout = Layout::of(shape.n_pes, shape.n_nodes);
+    let tree = Tree::new(shape.n_nodes, shape.degree);
+    let node_of = layout.node_of();
+    let ranks = layout.ranks(node);
+    let job = Job {
+        id: "sim".into(),
+        size: shape.n_pes,
+        process_mapping: ProcessMapping::from_nodes(&node_of).to_string(),
+        extensions: true,
+        ..Job::default()
+    };
+    let servers = Servers::new(job, NodePlace::in_tree(&tree, node, &node_of)).unwrap();
+    let child = |node: u32| {
+        let below = tree.subtree(node);
+        ChildSetup {
+            node,
+            ranks: layout.ranks(below.start).start..layout.ranks(below.end - 1).end,
+            pid: agent_pid(node),
+            contact: shape.hosts.then(|| contact(node)),
+        }
+    };
+    let setup = Setup {
+        node,
+        first_rank: ranks.start,
+        n_local: ranks.len() as u32,
+        n_pes: shape.n_pes,
+        quota: SpawnQuota {
+            pes: 1 + rng.below(SpawnQuota::FULL.pes as usize) as u32,
+            requests: 1 + rng.below(2) as u32,
+        },
+        options: shape.options(),
+        input: InputRoute::default(),
+        pmix: shape.pmix,
+        starts,
+        children: tree.children(node).map(child).collect(),
+    };
+    let parent = tree.parent(node).map(|p| p as usize);
+    let index = parent.map_or(0, |p| {
+        tree.children(p as u32).position(|c| c == node).unwrap()
+    });
+    let refusals = match shape.hosts && rng.one_in(4) {
+        true => rng.below(1 + RETRIES as usize) as u32,
+        false => 0,
+    };
+    let pes = ranks.clone().map(|_| Pe {
+        life: Life::Waiting,
+        lines_left: if shape.chatty {
+            30
+        } else {
+            rng.below(4) as u32
+        },
+        written: 0,
+        bytes: 0,
+        pipe: Vec::new(),
+        open: false,
+        stubborn: rng.one_in(4),
+        long: shape.chatty && rng.one_in(2),
+        failed: false,
+        doomed: None,
+    });
+    Node {
+        agent: Agent::new(setup, servers),
+        alive: true,
+        link: Link::default(),
+        shell: Shell {
+            greeting: shape.hosts.then(greeting),
+            called: !shape.hosts || parent.is_none(),
+            refusals,
+        },
+        template: Template {
+            prepared: false,
+            alive: true,
+            requests: VecDeque::new(),
+            finishing: false,
+        },
+        stopped: false,
+        frozen: false,
+        lost: false,
+        unreaped: None,
+        parent,
+        index,
+        children: tree.children(node).map(|c| c as usize).collect(),
+        server: Server::default(),
+        pes: pes.collect(),
+        first_rank: ranks.start,
     }
 }
 
@@ -429,11 +438,11 @@ fn run(seed: u64) {
     let mut questions = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut steps = 0;
     loop {
-        if root_dies_at == Some(steps) && w.root_alive {
-            w.root_alive = false;
+        if root_dies_at == Some(steps) && w.launcher.alive {
+            w.launcher.alive = false;
             w.close_down(0);
         }
-        if !w.root_alive && w.nodes.iter().all(|n| !n.alive) {
+        if !w.launcher.alive && w.nodes.iter().all(|n| !n.alive) {
             break;
         }
         if questions.one_in(3000) {
@@ -443,9 +452,9 @@ fn run(seed: u64) {
         for (at, n) in w.nodes.iter().enumerate() {
             let slack = 64 << 10;
             assert!(
-                n.up.len() <= OUTPUT_WINDOW as usize + slack,
+                n.link.up.len() <= OUTPUT_WINDOW as usize + slack,
                 "node {at} queues {} bytes",
-                n.up.len()
+                n.link.up.len()
             );
         }
         steps += 1;
@@ -475,42 +484,52 @@ fn run(seed: u64) {
     let answers = |l: &&str| l.starts_with("shmrun: what ") || l.starts_with("shmrun: no PE runs ");
     let answered = err.lines().filter(answers).count();
     // Who interrupts once more when all is over does not want to wait for text.
-    let unread = w.statuses.iter().any(|&s| s == 130 || s == 143);
+    let unread = w.seen.statuses.iter().any(|&s| s == 130 || s == 143);
     assert!(
         // The launcher itself asks about a node that is silent.
-        answered <= w.asked + 1 && (answered > 0 || w.asked == 0 || unread),
+        answered <= w.seen.asked + 1 && (answered > 0 || w.seen.asked == 0 || unread),
         "{} questions: {err}",
-        w.asked
+        w.seen.asked
     );
     let told = |l: &&str| l.starts_with("shmrun: ") && !goes_on(l) && !answers(l);
     let told = err.lines().filter(told).count();
     let status = w.root.finished().expect("the launcher has a status");
     if status == 0 {
         assert_eq!(told, 0, "{err}");
-        if w.statuses.is_empty() && !w.agent_killed && !w.server_died {
+        if w.seen.statuses.is_empty() && !w.seen.agent_killed && !w.seen.server_died {
             check_output(&w);
         }
-    } else if w.keep_going && told == 0 {
+    } else if w.shape.keep_going && told == 0 {
         assert!(err.contains("PEs failed (--keep-going)"), "{err}");
         check_output(&w);
     } else {
         // A user who insists is told what that does.
-        let interrupts = w.statuses.iter().filter(|&&s| s == 130).count();
+        let interrupts = w.seen.statuses.iter().filter(|&&s| s == 130).count();
         let insisted = usize::from(err.contains("killing the job"))
-            + usize::from((interrupts > 2 || w.silenced) && err.contains("did not end in time"));
+            + usize::from(
+                (interrupts > 2 || w.seen.silenced) && err.contains("did not end in time"),
+            );
         let before = err.lines().filter(|l| l.contains(BEFORE)).count();
         assert!(before <= 1, "{err}");
         assert_eq!(told, 1 + before + insisted, "{err}");
-        let lost = w.agent_killed || w.bad_host || w.respawn_failed || w.silenced || w.server_died;
+        let lost = w.seen.agent_killed
+            || w.shape.bad_host
+            || w.seen.respawn_failed
+            || w.seen.silenced
+            || w.seen.server_died;
         assert!(before == 0 || lost && status == 125, "{err}");
         // What a PE lacked that is lost.
-        let needed = w.keep_going && status == 1;
-        let expected = w.statuses.contains(&status) || (lost && status == 125) || needed;
-        assert!(expected, "status {status} of {:?}: {err}", w.statuses);
+        let needed = w.shape.keep_going && status == 1;
+        let expected = w.seen.statuses.contains(&status) || (lost && status == 125) || needed;
+        assert!(expected, "status {status} of {:?}: {err}", w.seen.statuses);
     }
-    if w.bad_host {
+    if w.shape.bad_host {
         assert_ne!(status, 0, "{err}");
-    } else if w.statuses.is_empty() && !w.agent_killed && !w.silenced && !w.server_died {
+    } else if w.seen.statuses.is_empty()
+        && !w.seen.agent_killed
+        && !w.seen.silenced
+        && !w.seen.server_died
+    {
         assert_eq!(status, 0, "{err}");
         assert_eq!(
             w.root.report().map(|r| r.agents),
@@ -529,10 +548,10 @@ fn check_output(w: &World) {
         let pes = pes.filter(|(_, pe)| node.lost || pe.failed);
         cut_short.extend(pes.map(|(rank, _)| rank));
     }
-    if w.label {
+    if w.shape.label {
         return check_labelled(w, &text, &cut_short);
     }
-    if w.disturbed {
+    if w.seen.disturbed {
         // Who is silent in the middle of a line is not waited for.
         let written: usize = w.nodes.iter().flat_map(|n| &n.pes).map(|pe| pe.bytes).sum();
         let arrived = text.bytes().filter(|&b| b != b'\n').count();
@@ -587,7 +606,7 @@ fn check_labelled(w: &World, text: &str, cut_short: &[u32]) {
             let came = said.remove(&rank).unwrap_or_default();
             if cut_short.contains(&rank) {
                 assert!(written.concat().starts_with(&came.concat()), "PE {rank}");
-            } else if w.disturbed {
+            } else if w.seen.disturbed {
                 assert_eq!(written.concat(), came.concat(), "PE {rank}");
             } else {
                 assert_eq!(written, came, "PE {rank}");

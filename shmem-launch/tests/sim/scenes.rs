@@ -98,7 +98,7 @@ impl World {
     #[track_caller]
     pub(super) fn end(mut self) -> (u8, Vec<String>) {
         self.until("all has ended", |w| {
-            !w.root_alive && w.nodes.iter().all(|n| !n.alive)
+            !w.launcher.alive && w.nodes.iter().all(|n| !n.alive)
         });
         // What PEs wait for when a node is silent takes several lines.
         let is_own =

@@ -54,16 +54,16 @@ impl World {
     pub(super) fn kill_server(&mut self, at: usize) {
         let n = &mut self.nodes[at];
         // Where it is not there yet, or ends with its node, nobody would miss it.
-        if !n.alive || !n.prepared || n.server.dead {
+        if !n.alive || !n.template.prepared || n.server.dead {
             return;
         }
         n.server.dead = true;
-        self.server_died = true;
+        self.seen.server_died = true;
         for pe in &mut n.pes {
             pe.doomed = Some(101);
             pe.failed = true;
         }
-        self.statuses.push(101);
+        self.seen.statuses.push(101);
     }
 
     /// A PE fails of what it has lost.
@@ -95,7 +95,7 @@ impl World {
     pub(super) fn is_quiet(&self) -> bool {
         self.nodes.iter().all(|n| {
             let s = &n.server;
-            n.up.is_empty() && n.down.is_empty() && !s.works() && !s.has_news()
+            n.link.up.is_empty() && n.link.down.is_empty() && !s.works() && !s.has_news()
         })
     }
 }

@@ -10,10 +10,7 @@ use super::*;
 const STOP: u8 = 19;
 const TSTP: u8 = 20;
 
-const KILLED: End = End::Signal {
-    signal: 9,
-    core: false,
-};
+const KILLED: End = End::killed(9);
 
 impl World {
     /// Somebody stops an agent, or cuts the link to a host.
@@ -22,41 +19,41 @@ impl World {
         let n = &self.nodes[at];
         // Without heartbeats nobody would notice. A host that has not answered is waited for in another way.
         // One whose parent has ended is about to end, and nobody is left who could notice that it does not.
-        let answered = !self.hosts || n.delivered >= greeting().len();
-        let watched = n.alive && answered && n.prepared && !n.down_closed;
-        if self.heartbeat == 0 || !watched {
+        let answered = !self.shape.hosts || n.link.delivered >= greeting().len();
+        let watched = n.alive && answered && n.template.prepared && !n.link.down_closed;
+        if self.shape.heartbeat == 0 || !watched {
             return;
         }
         let for_good = self.rng.one_in(2);
         // One who is silent because another one is stopped may be heard after both.
-        if self.nodes.iter().any(|n| n.heals_at.is_some()) {
+        if self.nodes.iter().any(|n| n.link.heals_at.is_some()) {
             return;
         }
         // A beat comes every eighth, and takes its time.
-        let bearable = self.heartbeat * 3 / 4;
+        let bearable = self.shape.heartbeat * 3 / 4;
         let heals_at = self.now + 1 + self.rng.below(bearable as usize) as u64;
         let cut = [[true, true], [true, false], [false, true]][self.rng.below(3)];
-        self.disturbed = true;
+        self.seen.disturbed = true;
         let n = &mut self.nodes[at];
-        match self.hosts && self.rng.one_in(2) {
-            true => n.cut = cut,
+        match self.shape.hosts && self.rng.one_in(2) {
+            true => n.link.cut = cut,
             false => n.frozen = true,
         }
         match for_good {
             true => {
-                self.silenced = true;
+                self.seen.silenced = true;
                 self.lose(at);
             }
-            false => n.heals_at = Some(heals_at),
+            false => n.link.heals_at = Some(heals_at),
         }
     }
 
     /// An agent is stopped, or its host cut off, for good.
     pub(super) fn silence_for_good(&mut self, at: usize, cut: bool) {
-        (self.disturbed, self.silenced) = (true, true);
+        (self.seen.disturbed, self.seen.silenced) = (true, true);
         let n = &mut self.nodes[at];
         match cut {
-            true => n.cut = [true; 2],
+            true => n.link.cut = [true; 2],
             false => n.frozen = true,
         }
         self.lose(at);
@@ -72,15 +69,15 @@ impl World {
 
     /// When the next one is continued, or the next link mended.
     pub(super) fn next_healing(&self) -> Option<u64> {
-        self.nodes.iter().filter_map(|n| n.heals_at).min()
+        self.nodes.iter().filter_map(|n| n.link.heals_at).min()
     }
 
     pub(super) fn heal(&mut self) {
         let now = self.now;
         for n in &mut self.nodes {
-            if n.heals_at.take_if(|at| *at <= now).is_some() {
+            if n.link.heals_at.take_if(|at| *at <= now).is_some() {
                 n.frozen = false;
-                n.cut = [false; 2];
+                n.link.cut = [false; 2];
             }
         }
     }
@@ -88,11 +85,11 @@ impl World {
     /// The parent's end of a link has closed.
     pub(super) fn close_down(&mut self, at: usize) {
         let n = &mut self.nodes[at];
-        n.down_closed = true;
+        n.link.down_closed = true;
         if !std::mem::take(&mut n.frozen) || !n.alive {
             return;
         }
-        if self.hosts {
+        if self.shape.hosts {
             self.lose(at);
             self.end_agent(at, KILLED);
         }
@@ -109,12 +106,12 @@ impl World {
 
     /// The parent has given it up.
     pub(super) fn drop_child(&mut self, at: usize) {
-        let silent = self.silenced;
+        let silent = self.seen.silenced;
         let n = &mut self.nodes[at];
-        n.dropped = true;
+        n.link.dropped = true;
         let waiting = n.pes.iter().all(|pe| pe.life == Life::Waiting);
         assert!(waiting || silent, "nobody was silent");
-        if n.alive && !self.hosts {
+        if n.alive && !self.shape.hosts {
             self.end_agent(at, KILLED);
         }
         self.close_down(at);
@@ -123,12 +120,15 @@ impl World {
     /// What an agent finds of its parent.
     pub(super) fn find_parent(&mut self, at: usize) {
         let stopped = match self.nodes[at].parent {
-            _ if self.hosts => false,
+            _ if self.shape.hosts => false,
             Some(parent) => self.nodes[parent].frozen,
-            None => self.root_stopped.is_some(),
+            None => self.launcher.stopped.is_some(),
         };
-        let resumed = self.nodes[at].parent.is_none() && self.root_was_stopped;
-        assert!(stopped || resumed || self.silenced, "nobody was silent");
+        let resumed = self.nodes[at].parent.is_none() && self.launcher.was_stopped;
+        assert!(
+            stopped || resumed || self.seen.silenced,
+            "nobody was silent"
+        );
         self.nodes[at]
             .agent
             .handle(Event::ParentFound { stopped }, self.now);
@@ -193,7 +193,7 @@ fn a_host_that_is_cut_off_is_told_and_ends_its_pes_by_itself() {
                 let n = &w.nodes[node];
                 !n.alive && n.pes.iter().all(|pe| pe.life == Life::Reaped)
             });
-            assert_eq!(w.nodes[node].cut, [true; 2]);
+            assert_eq!(w.nodes[node].link.cut, [true; 2]);
             tells_of_silence(w, node, true);
         }
     });
@@ -210,10 +210,10 @@ fn who_is_stopped_on_purpose_or_idle_is_not_silent() {
             if signal == Some(TSTP) {
                 w.tell_root(root::Event::Signal(TSTP));
             }
-            w.root_stopped = signal.map(|_| w.now);
-            w.root_was_stopped = signal.is_some();
+            w.launcher.stopped = signal.map(|_| w.now);
+            w.launcher.was_stopped = signal.is_some();
             w.run_for(20 * SECOND);
-            if let (Some(since), Some(TSTP)) = (w.root_stopped.take(), signal) {
+            if let (Some(since), Some(TSTP)) = (w.launcher.stopped.take(), signal) {
                 w.tell_root(root::Event::Continued(w.now - since));
             }
             w.run_for(20 * SECOND);

@@ -29,7 +29,7 @@ impl Node {
             pe.open
                 && (!pe.pipe.is_empty()
                     || matches!(pe.life, Life::Reaped | Life::Zombie(_))
-                    || (pe.life == Life::Waiting && !self.template))
+                    || (pe.life == Life::Waiting && !self.template.alive))
         };
         let mut pes = (0u32..).zip(&self.pes);
         pes.any(|(local, pe)| may_read(reading, local) && readable(pe))
@@ -74,16 +74,16 @@ impl World {
     fn act(&mut self, at: usize) {
         while let Some(action) = self.nodes[at].agent.poll_action() {
             match action {
-                Action::Start { first, count } => {
+                Action::StartPes { first, count } => {
                     for pe in &mut self.nodes[at].pes[first as usize..(first + count) as usize] {
                         pe.open = true;
                     }
-                    self.nodes[at].requests.push_back((first, count));
+                    self.nodes[at].template.requests.push_back((first, count));
                 }
                 // A PE that was reaped has nobody else who writes: its pipe ends.
                 Action::CloseOutputOf(_) => {}
                 Action::Respawn { local, .. } => self.respawn(at, local),
-                Action::FinishTemplate => self.nodes[at].finishing = true,
+                Action::FinishTemplate => self.nodes[at].template.finishing = true,
                 Action::Continued(_) => {}
                 Action::FindParent => self.find_parent(at),
                 Action::FindAttached { lost } => {
@@ -156,7 +156,7 @@ impl World {
                 Ok(pid)
             }
             false => {
-                self.respawn_failed = true;
+                self.seen.respawn_failed = true;
                 Err("no".to_owned())
             }
         };
@@ -166,10 +166,10 @@ impl World {
     fn flush(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let out = node.agent.outgoing(None);
-        node.up.extend(out.take());
+        node.link.up.extend(out.take());
         for (index, child) in node.children.clone().into_iter().enumerate() {
             let bytes = self.nodes[at].agent.outgoing(Some(index)).take();
-            self.nodes[child].down.extend(bytes);
+            self.nodes[child].link.down.extend(bytes);
         }
     }
 
@@ -178,25 +178,25 @@ impl World {
         node.stopped = signal == STOP;
         for pe in node.pes.iter_mut().filter(|p| p.life == Life::Alive) {
             if signal == 9 || (signal == 15 && !pe.stubborn) {
-                pe.life = Life::Zombie(End::Signal {
-                    signal,
-                    core: false,
-                });
+                pe.life = Life::Zombie(End::killed(signal));
             }
         }
-        if node.template && (signal == 9 || signal == 15) {
-            node.finishing = true;
-            node.requests.clear();
+        if node.template.alive && (signal == 9 || signal == 15) {
+            node.template.finishing = true;
+            node.template.requests.clear();
         }
     }
 
     /// The remote shell of a host is started, or started anew. Gives its process.
     fn call(&mut self, at: usize) -> u32 {
         let n = &mut self.nodes[at];
-        assert!(self.hosts && !n.called && n.up.is_empty(), "node {at}");
-        n.called = true;
+        assert!(
+            self.shape.hosts && !n.shell.called && n.link.up.is_empty(),
+            "node {at}"
+        );
+        n.shell.called = true;
         // What was for the one before has gone with it.
-        n.down.clear();
+        n.link.down.clear();
         2000 + at as u32
     }
 
@@ -204,8 +204,8 @@ impl World {
     fn refuse(&mut self, at: usize) {
         const REFUSED: End = End::Code(255);
         let n = &mut self.nodes[at];
-        n.refusals -= 1;
-        n.called = false;
+        n.shell.refusals -= 1;
+        n.shell.called = false;
         match n.parent {
             Some(parent) => {
                 let index = n.index;
@@ -223,7 +223,7 @@ impl World {
         self.flush(at);
         let node = &mut self.nodes[at];
         node.alive = false;
-        node.up_closed = true;
+        node.link.up_closed = true;
         node.unreaped = Some(end);
         // The guard.
         for pe in &mut node.pes {
@@ -238,14 +238,14 @@ impl World {
     pub(super) fn step(&mut self) -> bool {
         let mut choices: Vec<(usize, u8)> = Vec::new();
         for (at, n) in self.nodes.iter().enumerate() {
-            let root_at_work = self.root_alive && self.root_stopped.is_none();
+            let root_at_work = self.launcher.alive && self.launcher.stopped.is_none();
             let at_work = |p: usize| self.nodes[p].alive && !self.nodes[p].frozen;
             let parent_at_work = n.parent.map_or(root_at_work, at_work);
-            if parent_at_work && !n.dropped && !n.cut[0] {
-                let told = n.parent.is_none() && self.root_told_closed;
-                if !n.up.is_empty() && n.greeting.is_none() {
+            if parent_at_work && !n.link.dropped && !n.link.cut[0] {
+                let told = n.parent.is_none() && self.launcher.told_closed;
+                if !n.link.up.is_empty() && n.shell.greeting.is_none() {
                     choices.push((at, 0));
-                } else if n.up_closed && !told {
+                } else if n.link.up_closed && !told {
                     choices.push((at, 1));
                 }
                 if n.unreaped.is_some() {
@@ -255,7 +255,7 @@ impl World {
             if !n.alive {
                 continue;
             }
-            let lossy = self.server_died || self.scripted;
+            let lossy = self.seen.server_died || self.scripted;
             if lossy && !n.stopped && n.dies_of_a_loss() {
                 choices.push((at, 14));
             }
@@ -272,15 +272,15 @@ impl World {
             if n.server.has_news() {
                 choices.push((at, 16));
             }
-            if let Some(greeting) = &n.greeting {
+            if let Some(greeting) = &n.shell.greeting {
                 // Until then nothing runs on the host.
-                if n.down_closed {
+                if n.link.down_closed {
                     choices.push((at, 4));
-                } else if n.called && n.refusals > 0 {
-                    if parent_at_work && !n.dropped {
+                } else if n.shell.called && n.shell.refusals > 0 {
+                    if parent_at_work && !n.link.dropped {
                         choices.push((at, 13));
                     }
-                } else if n.called
+                } else if n.shell.called
                     && !greeting.is_empty()
                     && n.parent.is_none_or(|p| self.nodes[p].alive)
                 {
@@ -288,34 +288,34 @@ impl World {
                 }
                 continue;
             }
-            if n.cut[1] {
+            if n.link.cut[1] {
                 // Nothing comes.
-            } else if !n.down.is_empty() {
+            } else if !n.link.down.is_empty() {
                 choices.push((at, 3));
-            } else if n.down_closed {
+            } else if n.link.down_closed {
                 choices.push((at, 4));
             }
-            if !n.prepared {
+            if !n.template.prepared {
                 choices.push((at, 5));
             }
             if n.stopped {
                 // Neither template nor PEs do anything.
-            } else if !n.requests.is_empty() {
+            } else if !n.template.requests.is_empty() {
                 choices.push((at, 6));
-            } else if n.finishing && n.template {
+            } else if n.template.finishing && n.template.alive {
                 choices.push((at, 7));
             }
             if !n.stopped && !self.scripted && n.pes.iter().any(|p| p.life == Life::Alive) {
                 choices.push((at, 8));
             }
-            if !n.template && n.pes.iter().any(|p| matches!(p.life, Life::Zombie(_))) {
+            if !n.template.alive && n.pes.iter().any(|p| matches!(p.life, Life::Zombie(_))) {
                 choices.push((at, 9));
             }
             if n.readable() {
                 choices.push((at, 10));
             }
         }
-        let root_at_work = self.root_alive && self.root_stopped.is_none();
+        let root_at_work = self.launcher.alive && self.launcher.stopped.is_none();
         if root_at_work && self.blocked_for == 0 {
             choices.push((0, 11));
         }
@@ -336,7 +336,7 @@ impl World {
             return true;
         }
         if only_terminal || self.rng.one_in(50) {
-            return self.pass_time(only_terminal) || self.root_alive && self.blocked_for > 0;
+            return self.pass_time(only_terminal) || self.launcher.alive && self.blocked_for > 0;
         }
         let (at, what) = choices[self.rng.below(choices.len())];
         self.happen(at, what);
@@ -347,7 +347,7 @@ impl World {
         let (parent, index) = (self.nodes[at].parent, self.nodes[at].index);
         match what {
             0 => {
-                let max = self.nodes[at].up.len();
+                let max = self.nodes[at].link.up.len();
                 let most = if self.rng.one_in(2) { 7 } else { 200_000 };
                 let n = 1 + self.rng.below(max.min(most));
                 self.deliver(at, n);
@@ -356,11 +356,11 @@ impl World {
                 match parent {
                     Some(p) => {
                         // Reported once: nothing more can come from the link.
-                        self.nodes[at].up_closed = false;
+                        self.nodes[at].link.up_closed = false;
                         self.tell(p, Event::ChildClosed(index));
                     }
                     None => {
-                        self.root_told_closed = true;
+                        self.launcher.told_closed = true;
                         self.tell_root(root::Event::AgentClosed);
                     }
                 }
@@ -370,24 +370,24 @@ impl World {
                 match parent {
                     Some(p) => self.tell(p, Event::ChildReaped(index, end)),
                     None => {
-                        self.root_reaped = true;
+                        self.launcher.reaped = true;
                         self.tell_root(root::Event::AgentReaped(end));
                     }
                 }
             }
             3 => {
-                let max = self.nodes[at].down.len();
+                let max = self.nodes[at].link.down.len();
                 let n = 1 + self.rng.below(max.min(64));
-                let bytes: Vec<u8> = self.nodes[at].down.drain(..n).collect();
+                let bytes: Vec<u8> = self.nodes[at].link.down.drain(..n).collect();
                 self.tell(at, Event::FromParent(&bytes));
             }
             4 => self.tell(at, Event::ParentClosed),
             5 => {
-                self.nodes[at].prepared = true;
+                self.nodes[at].template.prepared = true;
                 self.tell(at, Event::Prepared);
             }
             6 => {
-                let (first, count) = self.nodes[at].requests.pop_front().unwrap();
+                let (first, count) = self.nodes[at].template.requests.pop_front().unwrap();
                 let pids: Vec<i32> = (self.next_pid..self.next_pid + count as i32).collect();
                 self.next_pid += count as i32;
                 for pe in &mut self.nodes[at].pes[first as usize..(first + count) as usize] {
@@ -395,14 +395,14 @@ impl World {
                 }
                 self.tell(
                     at,
-                    Event::Started {
+                    Event::PesStarted {
                         pids: &pids,
                         error: None,
                     },
                 );
             }
             7 => {
-                self.nodes[at].template = false;
+                self.nodes[at].template.alive = false;
                 self.tell(at, Event::TemplateClosed);
             }
             8 => {
@@ -435,16 +435,18 @@ impl World {
                     .collect();
                 let (local, end) = zombies[self.rng.below(zombies.len())];
                 self.nodes[at].pes[local as usize].life = Life::Reaped;
-                let waited_for =
-                    !self.scripted && self.keep_going && end != End::Code(0) && self.rng.one_in(4);
+                let waited_for = !self.scripted
+                    && self.shape.keep_going
+                    && end != End::Code(0)
+                    && self.rng.one_in(4);
                 self.tell(
                     at,
                     Event::Reaped {
                         local,
                         end,
                         missed: match waited_for {
-                            true => Missed::Finalize,
-                            false => Missed::Nothing,
+                            true => StillNeeded::Finalize,
+                            false => StillNeeded::Nothing,
                         },
                         attached: false,
                     },
@@ -452,9 +454,9 @@ impl World {
             }
             10 => self.read_output(at),
             12 => {
-                let said = self.nodes[at].greeting.take().unwrap();
+                let said = self.nodes[at].shell.greeting.take().unwrap();
                 for byte in said.into_iter().rev() {
-                    self.nodes[at].up.push_front(byte);
+                    self.nodes[at].link.up.push_front(byte);
                 }
             }
             13 => self.refuse(at),
@@ -468,7 +470,7 @@ impl World {
     }
 
     fn read_output(&mut self, at: usize) {
-        let template = self.nodes[at].template;
+        let template = self.nodes[at].template.alive;
         let reading = self.nodes[at].agent.reading();
         // All of them come to their turn, as they do with epoll.
         let n = self.nodes[at].pes.len();
@@ -505,7 +507,7 @@ impl World {
             }
         }
         let bytes = self.root.outgoing().take();
-        self.nodes[0].down.extend(bytes);
+        self.nodes[0].link.down.extend(bytes);
         if self.root.is_over() {
             self.end_first();
         }
@@ -521,7 +523,7 @@ impl World {
             self.tell_root(root::Event::Written(stream, text.len()));
         }
         if self.root.finished().is_some() {
-            self.root_alive = false;
+            self.launcher.alive = false;
             self.end_first();
             news = true;
         }
@@ -535,9 +537,9 @@ impl World {
             let timers = self
                 .nodes
                 .iter()
-                .filter(|n| n.alive && !n.frozen && n.greeting.is_none())
+                .filter(|n| n.alive && !n.frozen && n.shell.greeting.is_none())
                 .filter_map(|n| n.agent.next_timeout());
-            let at_work = self.root_alive && self.root_stopped.is_none();
+            let at_work = self.launcher.alive && self.launcher.stopped.is_none();
             let root = self.root.next_timeout().filter(|_| at_work);
             let healing = self.next_healing();
             let Some(next) = timers.chain(root).chain(healing).min() else {
@@ -549,7 +551,7 @@ impl World {
         }
         self.heal();
         self.timers();
-        if self.root_alive && self.root_stopped.is_none() {
+        if self.launcher.alive && self.launcher.stopped.is_none() {
             self.tell_root(root::Event::Timer);
         }
         true
@@ -558,7 +560,7 @@ impl World {
     fn timers(&mut self) {
         for at in 0..self.nodes.len() {
             // There is none yet.
-            if self.nodes[at].greeting.is_some() {
+            if self.nodes[at].shell.greeting.is_some() {
                 continue;
             }
             let due = |n: &Node| n.agent.next_timeout().is_some_and(|t| t <= self.now);
@@ -576,14 +578,18 @@ impl World {
         if !self.nodes[at].alive || self.nodes[at].frozen {
             return;
         }
-        if !self.nodes[at].cut[1] && !self.nodes[at].down.is_empty() {
-            let bytes: Vec<u8> = self.nodes[at].down.drain(..).collect();
+        if !self.nodes[at].link.cut[1] && !self.nodes[at].link.down.is_empty() {
+            let bytes: Vec<u8> = self.nodes[at].link.down.drain(..).collect();
             self.tell(at, Event::FromParent(&bytes));
         }
         for child in self.nodes[at].children.clone() {
             let n = &self.nodes[child];
-            if n.greeting.is_none() && !n.dropped && !n.cut[0] && !n.up.is_empty() {
-                let all = n.up.len();
+            if n.shell.greeting.is_none()
+                && !n.link.dropped
+                && !n.link.cut[0]
+                && !n.link.up.is_empty()
+            {
+                let all = n.link.up.len();
                 self.deliver(child, all);
             }
         }
@@ -595,8 +601,8 @@ impl World {
     /// The next `n` bytes of an agent reach its parent.
     fn deliver(&mut self, at: usize, n: usize) {
         let (parent, index) = (self.nodes[at].parent, self.nodes[at].index);
-        let bytes: Vec<u8> = self.nodes[at].up.drain(..n).collect();
-        self.nodes[at].delivered += n;
+        let bytes: Vec<u8> = self.nodes[at].link.up.drain(..n).collect();
+        self.nodes[at].link.delivered += n;
         match parent {
             Some(p) => self.tell(p, Event::FromChild(index, &bytes)),
             None => self.tell_root(root::Event::FromAgent(&bytes)),
@@ -605,16 +611,16 @@ impl World {
 
     /// Somebody stops the launcher, or has it go on. True if so.
     fn stop_or_go_on(&mut self, idle: bool) -> bool {
-        if self.scripted || !self.root_alive || self.root.is_over() {
+        if self.scripted || !self.launcher.alive || self.root.is_over() {
             return false;
         }
         // Hosts answer in their own time, so they have done it.
         let ready = self.root.moments().ready > 0;
-        match self.root_stopped {
+        match self.launcher.stopped {
             None if ready && self.rng.one_in(4000) => {
                 self.tell_root(root::Event::Signal(STOP));
-                self.root_stopped = Some(self.now);
-                self.root_was_stopped = true;
+                self.launcher.stopped = Some(self.now);
+                self.launcher.was_stopped = true;
             }
             Some(since) if idle || self.rng.one_in(30) => {
                 // The others are not stopped: in minutes they would do all that they can.
@@ -622,7 +628,7 @@ impl World {
                 self.now += self.rng.below(most) as u64;
                 self.heal();
                 self.timers();
-                self.root_stopped = None;
+                self.launcher.stopped = None;
                 self.tell_root(root::Event::Continued(self.now - since));
             }
             _ => return false,
@@ -632,34 +638,31 @@ impl World {
 
     /// Somebody asks what the PEs wait for.
     pub(super) fn ask(&mut self) {
-        if self.root_alive && self.root_stopped.is_none() && !self.root.is_over() {
-            self.asked += 1;
+        if self.launcher.alive && self.launcher.stopped.is_none() && !self.root.is_over() {
+            self.seen.asked += 1;
             self.tell_root(root::Event::Signal(USR1));
         }
     }
 
     fn death(&mut self) {
-        if self.pmix && self.rng.one_in(4) {
+        if self.shape.pmix && self.rng.one_in(4) {
             let at = self.rng.below(self.nodes.len());
             return self.kill_server(at);
         }
         match self.rng.below(5) {
             // A signal after the end only drops what is unwritten; while it is stopped, none is seen.
-            3 | 4 if self.root.is_over() || self.root_stopped.is_some() => {}
+            3 | 4 if self.root.is_over() || self.launcher.stopped.is_some() => {}
             0 | 1 => {
                 let at = self.rng.below(self.nodes.len());
                 let local = self.rng.below(self.nodes[at].pes.len());
                 let pe = &mut self.nodes[at].pes[local];
                 if pe.life == Life::Alive {
                     let end = if self.rng.one_in(2) {
-                        End::Signal {
-                            signal: 9,
-                            core: false,
-                        }
+                        End::killed(9)
                     } else {
                         End::Code(1 + self.rng.below(100) as u8)
                     };
-                    self.statuses.push(end.status());
+                    self.seen.statuses.push(end.status());
                     pe.failed = true;
                     self.nodes[at].pes[local].life = Life::Zombie(end);
                 }
@@ -667,24 +670,18 @@ impl World {
             2 => {
                 let at = self.rng.below(self.nodes.len());
                 // Where nothing was started there is nobody to kill.
-                if self.nodes[at].alive && self.nodes[at].called {
-                    self.agent_killed = true;
+                if self.nodes[at].alive && self.nodes[at].shell.called {
+                    self.seen.agent_killed = true;
                     self.lose(at);
-                    self.end_agent(
-                        at,
-                        End::Signal {
-                            signal: 9,
-                            core: false,
-                        },
-                    );
+                    self.end_agent(at, End::killed(9));
                 }
             }
             3 => {
-                self.statuses.push(143);
+                self.seen.statuses.push(143);
                 self.tell_root(root::Event::Signal(15));
             }
             _ => {
-                self.statuses.push(130);
+                self.seen.statuses.push(130);
                 self.tell_root(root::Event::Signal(2));
             }
         }

@@ -4,7 +4,7 @@ use shmem_launch::agent::{
     Action, Agent, ChildSetup, Event as AgentEvent, InputRoute, Servers, Setup,
 };
 use shmem_launch::frame::{FrameReader, JobOptions, Stream};
-use shmem_launch::limits::Portion;
+use shmem_launch::limits::SpawnQuota;
 use shmem_launch::remote::{Contact, RemoteShell, greeting};
 use shmem_launch::root;
 use shmem_node::to_agent::ToAgent;
@@ -81,7 +81,7 @@ impl World {
             first_rank: ranks.start,
             n_local: ranks.len() as u32,
             n_pes: self.shape.pes(),
-            portion: Portion::FULL,
+            quota: SpawnQuota::FULL,
             options: JobOptions::default(),
             input: InputRoute::default(),
             pmix: false,
@@ -153,11 +153,11 @@ impl World {
                     first: 0,
                     bytes: &bytes,
                 };
-                self.tell(now, node, AgentEvent::Said(said));
+                self.tell(now, node, AgentEvent::Message(said));
             }
             AgentWork::Started(count) => {
                 let pids = self.at(node).pids(count);
-                let started = AgentEvent::Started {
+                let started = AgentEvent::PesStarted {
                     pids: &pids,
                     error: None,
                 };
@@ -222,7 +222,7 @@ impl World {
     fn settle(&mut self, now: f64, node: u32, task: TaskId) {
         while let Some(action) = self.at(node).agent.poll_action() {
             match action {
-                Action::Start { first, count } => self.template_forks(now, node, first, count),
+                Action::StartPes { first, count } => self.template_forks(now, node, first, count),
                 Action::FinishTemplate => {
                     let template = self.at(node).template;
                     let work = Work::Template(node, TemplateWork::End);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use shmem_launch::agent::{Agent, Event as AgentEvent, Missed};
+use shmem_launch::agent::{Agent, Event as AgentEvent, StillNeeded};
 use shmem_launch::exit::End;
 use shmem_launch::frame::{FrameReader, Stream};
 use shmem_launch::report::Reduced;
@@ -100,7 +100,7 @@ impl Node {
         let reaped = AgentEvent::Reaped {
             local,
             end: End::Code(0),
-            missed: Missed::Nothing,
+            missed: StillNeeded::Nothing,
             attached: true,
         };
         agent.handle(reaped, now);

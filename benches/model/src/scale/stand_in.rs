@@ -100,7 +100,7 @@ impl World {
                     first: 0,
                     bytes: &bytes,
                 };
-                it.agent.handle(AgentEvent::Said(said), now as u64);
+                it.agent.handle(AgentEvent::Message(said), now as u64);
             }
             Said::Exited => stand_in.to_end = 0..it.n_local,
         }
@@ -122,7 +122,7 @@ impl World {
             while let Some(action) = it.agent.poll_action() {
                 quiet = false;
                 match action {
-                    Action::Start { first, count } => {
+                    Action::StartPes { first, count } => {
                         let stand_in = it.stand_in.get_or_insert_default();
                         stand_in.requests.push_back((first, count));
                     }
@@ -145,7 +145,7 @@ impl World {
             if let Some((_, count)) = next {
                 quiet = false;
                 let pids = it.pids(count);
-                let started = AgentEvent::Started {
+                let started = AgentEvent::PesStarted {
                     pids: &pids,
                     error: None,
                 };

@@ -21,7 +21,7 @@ impl Agent {
         }
         agent.hear(&Frame::Go, 0);
         let pids = &[10, 11];
-        agent.handle(Event::Started { pids, error: None }, 0);
+        agent.handle(Event::PesStarted { pids, error: None }, 0);
         agent.handle(Event::TemplateClosed, 0);
         agent.said();
         agent.done();

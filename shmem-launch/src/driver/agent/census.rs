@@ -3,9 +3,12 @@
 
 use std::sync::atomic::Ordering;
 
-use super::*;
+use super::AgentProcess;
+use crate::agent::Event;
 use crate::census::look::{self, Found};
 use crate::census::{Census, Doing, Example, Group, Life, Places, Process, RankSet, Span};
+use crate::driver::node::Node;
+use crate::sys::{self, monotonic_ns};
 
 /// How long all looks at processes may take together: thousands of them are not to keep the agent from
 /// its work. Of the PEs that are left their blocks tell enough.
@@ -18,20 +21,20 @@ impl AgentProcess {
             Some(node) => self.look(node),
             None => self.not_started(),
         };
-        self.tell(Event::Counted(number, census));
+        self.handle(Event::Counted(number, census));
     }
 
     fn not_started(&self) -> Census {
-        let end = self.first_rank + self.pes.len() as u32;
+        let end = self.agent.first_rank() + self.pes.len() as u32;
         let group = Group {
             doing: Doing::Runs {
                 life: Life::NotStarted,
                 process: None,
                 begun: None,
             },
-            ranks: RankSet::range(self.first_rank..end),
+            ranks: RankSet::range(self.agent.first_rank()..end),
             example: Example {
-                rank: self.first_rank,
+                rank: self.agent.first_rank(),
                 node: self.launch.node,
                 pid: 0,
             },
@@ -59,7 +62,7 @@ impl AgentProcess {
         for (local, pe) in self.pes.iter().enumerate() {
             let block = view.pe_block(local);
             let started = pe.pid > 0;
-            let ended = started && !self.by_pid.contains_key(&pe.pid);
+            let ended = started && !self.ending.by_pid.contains_key(&pe.pid);
             let now = monotonic_ns();
             let looks = started && !ended && now - began < LOOKS_NS;
             let (process, cpu) = match looks {

@@ -1,11 +1,19 @@
 //! Child agents: forked where nodes are emulated, started by remote shells where they are hosts.
 
-use super::start::fork_agent;
-use super::*;
-use crate::child::ChildSetup;
-use crate::driver::shell;
-use crate::remote::Contact;
+use std::io;
+use std::os::fd::OwnedFd;
+
 use shmem_pmi::tree::Tree;
+
+use super::{AgentProcess, CHILD, SHELL};
+use crate::agent::Event;
+use crate::child::ChildSetup;
+use crate::driver::link::{self, Got, LinkIo};
+use crate::driver::shell;
+use crate::exit::End;
+use crate::frame::{Frame, Launch, OutBuf};
+use crate::remote::Contact;
+use crate::sys::{self, Interest, Ready, monotonic_ns};
 
 /// A child agent, as its parent's process sees it.
 #[derive(Debug, Default)]
@@ -19,33 +27,31 @@ pub(in crate::driver) struct ChildIo {
 
 /// A child that has been started.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct Started {
+pub(in crate::driver) struct StartedAgent {
     pub(in crate::driver) io: ChildIo,
     pub(in crate::driver) setup: ChildSetup,
     /// What waits to be sent to it.
     pub(in crate::driver) unsent: OutBuf,
 }
 
-/// Starts the agent for which `launch` is meant: by a remote shell, or as a fork of this process, which
-/// is the launcher or an agent.
+/// Starts the agent for which `launch` is meant: by a remote shell, or by `fork`, as a fork of this process.
 ///
 /// # Safety
 /// This process has a single thread.
-pub(in crate::driver) unsafe fn start(
+pub(in crate::driver) unsafe fn start_agent(
     launch: &Launch,
     by_shell: bool,
-    by_launcher: bool,
+    fork: impl FnOnce() -> io::Result<(i32, OwnedFd)>,
     token: u64,
-) -> io::Result<Started> {
+) -> io::Result<StartedAgent> {
     if by_shell {
         // SAFETY: as promised by the caller.
         let (io, unsent) = unsafe { start_by_shell(launch, token) }.map_err(io::Error::other)?;
         let contact = contact(launch).map(|contact| contact.begun(monotonic_ns()));
         let setup = setup(launch, io.pid, contact);
-        return Ok(Started { io, setup, unsent });
+        return Ok(StartedAgent { io, setup, unsent });
     }
-    // SAFETY: as promised by the caller.
-    let (pid, link) = unsafe { fork_agent(by_launcher)? };
+    let (pid, link) = fork()?;
     let io = ChildIo {
         link: LinkIo::socket(link, token),
         pid,
@@ -53,7 +59,7 @@ pub(in crate::driver) unsafe fn start(
     };
     let unsent = send_launch(launch, &io);
     let setup = setup(launch, pid, None);
-    Ok(Started { io, setup, unsent })
+    Ok(StartedAgent { io, setup, unsent })
 }
 
 /// What is known of the agent for which `launch` is meant.
@@ -109,15 +115,16 @@ fn contact(launch: &Launch) -> Option<Contact> {
     Some(Contact::new(&machines.shell, host, target))
 }
 
-/// Starts the agents of `nodes`, for which `launch` is right but for its node; of hosts as many as may be
+/// Starts the agents of `nodes` (by `fork`, where they are on this machine), for which `launch` is right but for its node; of hosts as many as may be
 /// waited for at a time. Of those that cannot be started by a remote shell the first is told.
 ///
 /// # Safety
 /// This process has a single thread.
-pub(super) unsafe fn start_all(
+pub(super) unsafe fn start_agents(
     launch: &Launch,
     nodes: impl Iterator<Item = u32>,
-) -> io::Result<(Vec<Started>, Option<io::Error>)> {
+    fork: impl Fn() -> io::Result<(i32, OwnedFd)>,
+) -> io::Result<(Vec<StartedAgent>, Option<io::Error>)> {
     let by_shell = launch.machines.is_some();
     let starts = launch.machines.as_ref().map(|m| u64::from(m.shell.starts));
     let (mut all, mut failure) = (Vec::new(), None);
@@ -126,9 +133,9 @@ pub(super) unsafe fn start_all(
             node,
             ..launch.clone()
         };
-        let mut none = Started {
+        let mut none = StartedAgent {
             setup: setup(&theirs, 0, None),
-            ..Started::default()
+            ..StartedAgent::default()
         };
         if starts.is_some_and(|starts| at >= starts) {
             none.setup.contact = contact(&theirs);
@@ -136,7 +143,7 @@ pub(super) unsafe fn start_all(
             continue;
         }
         // SAFETY: as promised by the caller.
-        let started = unsafe { start(&theirs, by_shell, false, CHILD | at) };
+        let started = unsafe { start_agent(&theirs, by_shell, &fork, CHILD | at) };
         all.push(match started {
             Ok(started) => started,
             Err(e) if by_shell => {
@@ -153,7 +160,7 @@ impl AgentProcess {
     /// Starts the remote shell of a child whose turn has come, or that is tried again.
     pub(super) fn start_child(&mut self, at: usize) {
         let started = self.try_to_start(at).map_err(|e| e.to_string());
-        self.tell(Event::ChildStarted(at, started));
+        self.handle(Event::ChildStarted(at, started));
     }
 
     fn try_to_start(&mut self, at: usize) -> io::Result<u32> {
@@ -169,7 +176,9 @@ impl AgentProcess {
         *self.agent.outgoing(Some(at)) = unsent;
         io.link.watch(&self.epoll)?;
         if let Some(said) = &io.said {
-            self.outputs.add(said, SHELL | token, Interest::Read)?;
+            self.sources
+                .outputs
+                .add(said, SHELL | token, Interest::Read)?;
         }
         self.children[at] = io;
         Ok(self.children[at].pid as u32)
@@ -179,20 +188,20 @@ impl AgentProcess {
         if !event.readable() {
             return;
         }
-        let mut buf = std::mem::take(&mut self.scratch);
+        let mut buf = std::mem::take(&mut self.sources.scratch);
         match self.children[at].link.receive(&mut buf) {
-            Got::Bytes(n) => self.tell(Event::FromChild(at, &buf[..n])),
+            Got::Bytes(n) => self.handle(Event::FromChild(at, &buf[..n])),
             Got::Nothing => {}
             Got::End => self.child_closed(at, &mut buf),
         }
-        self.scratch = buf;
+        self.sources.scratch = buf;
     }
 
     fn child_closed(&mut self, at: usize, buf: &mut [u8]) {
         // Why it ended stands before the message that it did.
         self.drain_shell(at, buf);
-        self.tell(Event::ChildClosed(at));
-        self.search_due = true;
+        self.handle(Event::ChildClosed(at));
+        self.ending.search_due = true;
     }
 
     /// Sends what waits for the children.
@@ -201,9 +210,9 @@ impl AgentProcess {
             let (link, out) = (&mut self.children[at].link, self.agent.outgoing(Some(at)));
             if link.flush(out, &self.epoll).is_err() {
                 link.close();
-                let mut buf = std::mem::take(&mut self.scratch);
+                let mut buf = std::mem::take(&mut self.sources.scratch);
                 self.child_closed(at, &mut buf);
-                self.scratch = buf;
+                self.sources.scratch = buf;
             }
         }
     }
@@ -213,7 +222,7 @@ impl AgentProcess {
         let Got::Bytes(n) = link::read(&mut self.children[at].said, buf) else {
             return false;
         };
-        self.tell(Event::ShellText(at, &buf[..n]));
+        self.handle(Event::ShellText(at, &buf[..n]));
         true
     }
 
@@ -223,10 +232,10 @@ impl AgentProcess {
 
     pub(super) fn child_reaped(&mut self, at: usize, end: End) {
         self.children[at].pid = 0;
-        let mut buf = std::mem::take(&mut self.scratch);
+        let mut buf = std::mem::take(&mut self.sources.scratch);
         self.drain_shell(at, &mut buf);
-        self.scratch = buf;
-        self.tell(Event::ChildReaped(at, end));
+        self.sources.scratch = buf;
+        self.handle(Event::ChildReaped(at, end));
     }
 
     /// Ends a child that has not begun to work, or that does not work.

@@ -8,16 +8,57 @@
 //! A PE that has gone without being there to reap has ended, too: its template's libraries may reap children, or have
 //! the kernel do it. What it ended with is not known then.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::parent_id;
 use std::path::Path;
 
-use super::*;
-use crate::driver::{memory, pmix};
-use crate::exit::Cause;
+use shmem_node::pe_block::PeState;
+
+use super::AgentProcess;
+use super::input::Input;
+use crate::agent::{Event, StillNeeded};
+use crate::driver::memory;
+use crate::driver::node::Node;
+use crate::driver::pmix;
+use crate::driver::reap::{Reaping, reap_all_but};
+use crate::exit::{Cause, End};
 use crate::frame::{SpawnMode, codec};
 use crate::program;
-use crate::report::Ended;
+use crate::report::{Ended, Moment, Reduced, Used};
+use crate::sys::{self, Waited, monotonic_ns};
+use std::time::Duration;
+
+/// Time between two searches for ended children of unknown number, per PE: bounds their share of
+/// the agent's time.
+const SEARCH_NS_PER_PE: u64 = 1_000;
+const SEARCH_NS_MIN: u64 = 2_000_000;
+
+/// Time that exiting child agents have before they are killed, and all of it at most.
+const REAP_PATIENCE: Duration = Duration::from_secs(2);
+const REAP_LIMIT: Duration = Duration::from_secs(5);
+
+/// Processes that have ended, or are to.
+#[derive(Default)]
+pub(super) struct Ending {
+    /// Local number of the PE with this process id.
+    pub(super) by_pid: HashMap<i32, u32>,
+    /// Children that ended and whom the template, or a spawner, has not named yet: by process id, the
+    /// status and what they took. It may have been killed with answers that are not read.
+    pub(super) unnamed: HashMap<i32, (i32, Used)>,
+    /// PEs whose PMI socket has ended and which are not reaped.
+    pub(super) leaving: Vec<u32>,
+    /// When children of unknown number may be searched for again, and whether they are to be.
+    pub(super) next_search: u64,
+    pub(super) search_due: bool,
+    /// Whether nobody is to live any more.
+    killing: bool,
+    /// What is left is being ended.
+    pub(super) reaping: Option<Reaping>,
+    /// Nothing is left but to send the last of what this agent says.
+    pub(super) exiting: bool,
+}
 
 impl AgentProcess {
     pub(super) fn reap_leaving(&mut self) {
@@ -26,8 +67,8 @@ impl AgentProcess {
             return;
         }
         // A long list is better served by the search.
-        if self.leaving.len() > 64 {
-            self.search_due = true;
+        if self.ending.leaving.len() > 64 {
+            self.ending.search_due = true;
             return;
         }
         self.reap_each_leaving();
@@ -41,10 +82,10 @@ impl AgentProcess {
     }
 
     fn reap_each_leaving(&mut self) {
-        let mut leaving = std::mem::take(&mut self.leaving);
+        let mut leaving = std::mem::take(&mut self.ending.leaving);
         leaving.retain(|&local| {
             let pid = self.pes[local as usize].pid;
-            match pid > 0 && self.by_pid.contains_key(&pid) {
+            match pid > 0 && self.ending.by_pid.contains_key(&pid) {
                 false => false,
                 true => match sys::wait_used(pid) {
                     (Waited::Child(pid, status), used) => {
@@ -59,12 +100,12 @@ impl AgentProcess {
                 },
             }
         });
-        leaving.append(&mut self.leaving);
-        self.leaving = leaving;
+        leaving.append(&mut self.ending.leaving);
+        self.ending.leaving = leaving;
     }
 
     pub(super) fn search_children(&mut self, now: u64) {
-        self.search_due = false;
+        self.ending.search_due = false;
         let mut guard = None;
         while let (Waited::Child(pid, status), used) = sys::wait_used(-1) {
             if self.node.as_ref().is_some_and(|n| n.group.id() == pid) {
@@ -77,20 +118,20 @@ impl AgentProcess {
         if let (Some(status), Some(node)) = (guard, &mut self.node) {
             node.group.guard_reaped();
             // Without it nobody would end PEs whose agent is killed, those to come included.
-            let over = self.by_pid.is_empty() && self.pes.iter().all(|pe| pe.pid > 0);
+            let over = self.ending.by_pid.is_empty() && self.pes.iter().all(|pe| pe.pid > 0);
             if !over {
                 let end = End::from_wait(status);
                 let what = format!("the guard of the PEs' process group {end}");
-                self.tell(Event::Failed(what.into()));
+                self.handle(Event::Failed(what.into()));
             }
         }
-        if self.killing {
+        if self.ending.killing {
             self.kill_children();
         }
         // Of those that the search has not found most are on their way out, and some may have been reaped by others.
         self.reap_each_leaving();
-        let alive = self.by_pid.len() as u64;
-        self.next_search = now + SEARCH_NS_MIN.max(alive * SEARCH_NS_PER_PE);
+        let alive = self.ending.by_pid.len() as u64;
+        self.ending.next_search = now + SEARCH_NS_MIN.max(alive * SEARCH_NS_PER_PE);
     }
 
     pub(super) fn reaped(&mut self, pid: i32, status: i32, used: Used) {
@@ -98,13 +139,13 @@ impl AgentProcess {
         if self.ended(pid, end, used) {
             // Told.
         } else if self.may_be_named() {
-            self.unnamed.insert(pid, (status, used));
+            self.ending.unnamed.insert(pid, (status, used));
         }
     }
 
     /// With what is known of memory, unless this agent has killed the process.
     fn explained(&self, end: End) -> End {
-        match self.killing {
+        match self.ending.killing {
             true => end,
             false => memory::of_pe(end),
         }
@@ -112,7 +153,7 @@ impl AgentProcess {
 
     /// A process has ended. False if it is none that is known.
     fn ended(&mut self, pid: i32, end: End, used: Used) -> bool {
-        if let Some(local) = self.by_pid.remove(&pid) {
+        if let Some(local) = self.ending.by_pid.remove(&pid) {
             // What its PMIx server knows of it.
             self.read_pmix();
             let state = |local| {
@@ -131,20 +172,20 @@ impl AgentProcess {
                 })
             };
             let missed = match last {
-                PeState::Finalized => Missed::Nothing,
-                PeState::Fresh if !again && absent() => Missed::Init,
-                PeState::Fresh => Missed::Nothing,
-                _ => Missed::Finalize,
+                PeState::Finalized => StillNeeded::Nothing,
+                PeState::Fresh if !again && absent() => StillNeeded::Init,
+                PeState::Fresh => StillNeeded::Nothing,
+                _ => StillNeeded::Finalize,
             };
-            if end != End::Code(0) || missed != Missed::Nothing {
+            if end != End::Code(0) || missed != StillNeeded::Nothing {
                 self.drain_output(local);
                 self.drain_pmi(local);
             }
             // Addresses that it brought among them, which nobody will bring any more.
-            self.read_last_words();
+            self.read_last_messages();
             self.pes[local as usize].ended = Some((end, used));
             self.moment(Moment::Ended, monotonic_ns());
-            self.tell(Event::Reaped {
+            self.handle(Event::Reaped {
                 local,
                 end,
                 missed,
@@ -167,7 +208,7 @@ impl AgentProcess {
                     program::is_cut(Path::new(OsStr::from_bytes(program))).map(Cause::from)
                 }
             };
-            self.tell(Event::TemplateEnded(end, why));
+            self.handle(Event::TemplateEnded(end, why));
         } else {
             return false;
         }
@@ -182,14 +223,19 @@ impl AgentProcess {
         let template = node.is_some_and(|n| {
             n.template.is_some() && (n.template_pid == 0 || sys::has_ended(n.template_pid))
         });
-        template || self.respawning.iter().any(|r| sys::has_ended(r.spawner))
+        template
+            || self
+                .starts
+                .respawning
+                .iter()
+                .any(|r| sys::has_ended(r.spawner))
     }
 
     /// Forgets the processes that nobody will name.
     pub(super) fn forget_unnamed(&mut self) {
         let named_later = self.node.as_ref().is_some_and(|n| n.template.is_some());
-        if !named_later && self.respawning.is_empty() {
-            self.unnamed.clear();
+        if !named_later && self.starts.respawning.is_empty() {
+            self.ending.unnamed.clear();
         }
     }
 
@@ -198,7 +244,7 @@ impl AgentProcess {
         let Some(node) = &self.node else {
             return false;
         };
-        self.by_pid.values().any(|&local| {
+        self.ending.by_pid.values().any(|&local| {
             let state = node.segment.pe_state(local as usize);
             !matches!(state, PeState::Fresh | PeState::Finalized)
         })
@@ -208,9 +254,9 @@ impl AgentProcess {
         if let Some(node) = &self.node {
             node.group.signal(libc::SIGKILL);
         }
-        self.killing = true;
+        self.ending.killing = true;
         self.kill_children();
-        self.search_due = true;
+        self.ending.search_due = true;
     }
 
     /// Those that become ours when their parents die, too: somebody may hold the output of a PE.
@@ -226,7 +272,7 @@ impl AgentProcess {
     }
 
     pub(super) fn clean_up(&mut self) {
-        self.read_last_words();
+        self.read_last_messages();
         self.close_outputs(None, false);
         self.close_pmix();
         self.input = Input::default();
@@ -236,16 +282,16 @@ impl AgentProcess {
             node.group.guard_reaped();
         }
         let now = monotonic_ns();
-        self.reaping = Some(Reaping::new(REAP_PATIENCE, REAP_LIMIT, now));
+        self.ending.reaping = Some(Reaping::new(REAP_PATIENCE, REAP_LIMIT, now));
         self.go_on_reaping(now);
     }
 
     pub(super) fn go_on_reaping(&mut self, now: u64) {
         let children = &self.children;
         let is_agent = |pid| children.iter().any(|c| c.pid == pid);
-        let reaping = self.reaping.as_mut();
+        let reaping = self.ending.reaping.as_mut();
         if reaping.is_some_and(|reaping| reaping.look(is_agent, now)) {
-            self.reaping = None;
+            self.ending.reaping = None;
             if let Some(node) = &mut self.node {
                 node.group.end();
             }
@@ -267,7 +313,7 @@ impl AgentProcess {
             let (node, stats) = (view.node() as u32, view.pe_block(local).stats.read());
             let mut recording = Vec::new();
             codec::encode(&recorder.read(rank, node, stats), &mut recording);
-            self.tell(Event::Recorded(recording));
+            self.handle(Event::Recorded(recording));
         }
     }
 
@@ -275,7 +321,7 @@ impl AgentProcess {
         self.tell_recordings();
         let mut report = Reduced {
             agents: 1,
-            lost: self.lost,
+            lost: self.starts.lost,
             ..Reduced::default()
         };
         for (aggregate, &at) in report.moments.iter_mut().zip(&self.moments) {
@@ -286,11 +332,11 @@ impl AgentProcess {
         if self.launch.options.report
             && let Some(node) = &self.node
         {
-            for local in 0..self.answered as usize {
+            for local in 0..self.starts.answered as usize {
                 report.add_pe(&node.segment.pe_stats(local));
             }
         }
-        for (rank, pe) in (self.first_rank..).zip(&self.pes) {
+        for (rank, pe) in (self.agent.first_rank()..).zip(&self.pes) {
             if let Some((end, used)) = pe.ended {
                 let ended = Ended { rank, end, used };
                 let keep = self.launch.options.report_each;
@@ -298,7 +344,7 @@ impl AgentProcess {
             }
         }
         report.agent_cpu.add(sys::process_cpu_ns());
-        self.tell(Event::CleanedUp(Box::new(report)));
+        self.handle(Event::CleanedUp(Box::new(report)));
     }
 
     /// A warden that somebody has stopped is to see that this process ends.

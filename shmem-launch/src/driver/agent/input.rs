@@ -1,7 +1,13 @@
 //! Writing standard input to the PEs that get it: one copy of what has come, and a position in it for
 //! each of them.
 
-use super::*;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::{AgentProcess, STDIN};
+use crate::agent::Event;
+use crate::frame::STDIN_WINDOW;
+use crate::sys::{self, Interest};
 
 #[derive(Debug, Default)]
 enum Way {
@@ -152,7 +158,7 @@ impl AgentProcess {
                 ways.clear();
                 *queue = Vec::new();
                 if !*ended {
-                    self.tell(Event::StdinTaken(0));
+                    self.handle(Event::StdinTaken(0));
                 }
                 return;
             }
@@ -160,7 +166,7 @@ impl AgentProcess {
         if taken > 0 {
             queue.drain(..taken as usize);
             *start += u64::from(taken);
-            self.tell(Event::StdinTaken(taken));
+            self.handle(Event::StdinTaken(taken));
         }
     }
 }

@@ -4,48 +4,35 @@ mod census;
 pub(super) mod children;
 mod ending;
 mod input;
+mod messages;
 mod pe_io;
 mod pmix;
 mod requests;
 mod respawn;
 mod start;
 mod trace;
-mod words;
 
-use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
-use shmem_node::pe_block::PeState;
-use shmem_node::template::{Lost, PeSpec, Reply};
-
-use super::group::Group;
-use super::link::{self, Got, LinkIo};
+use super::link::{Got, LinkIo};
 use super::node::Node;
 use super::pmix::PmixIo;
-use super::reap::{Reaping, reap_all_but};
-use crate::agent::{Action, Agent, Event, Missed, Reading, Service};
+use super::reap::Reaping;
+use crate::agent::{Action, Agent, Event, Service};
 use crate::exit::{End, ends};
-use crate::frame::{Frame, Launch, OutBuf, STDIN_WINDOW, Stream};
-use crate::report::{Moment, Reduced, Used};
-use crate::sys::{self, Epoll, Interest, Ready, Waited, monotonic_ns};
+use crate::frame::{Launch, Stream};
+use crate::report::{Moment, Used};
+use crate::sys::{self, Epoll, Ready, monotonic_ns};
 use children::ChildIo;
+use ending::Ending;
 use input::Input;
-use requests::{Refused, Request};
-use respawn::Respawning;
+use pe_io::Sources;
+use requests::Starts;
+pub(super) use start::fork_agent;
 pub(crate) use start::run_remote;
 use trace::Tracing;
-
-/// Time between two searches for ended children of unknown number, per PE: bounds their share of
-/// the agent's time.
-const SEARCH_NS_PER_PE: u64 = 1_000;
-const SEARCH_NS_MIN: u64 = 2_000_000;
-
-/// Time that exiting child agents have before they are killed, and all of it at most.
-const REAP_PATIENCE: Duration = Duration::from_secs(2);
-const REAP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Kinds of descriptors, in the upper half of an epoll token; the lower half is a number.
 const PARENT: u64 = 1 << 32;
@@ -60,7 +47,7 @@ const STDERR: u64 = 9 << 32;
 const SHELL: u64 = 10 << 32;
 const PMIX: u64 = 11 << 32;
 const TRACE: u64 = 12 << 32;
-const WORDS: u64 = 13 << 32;
+const MESSAGES: u64 = 13 << 32;
 const KIND: u64 = 0xffff_ffff << 32;
 
 #[derive(Debug, Default)]
@@ -103,51 +90,19 @@ struct AgentProcess {
     launch: Launch,
     parent: LinkIo,
     children: Vec<ChildIo>,
-    first_rank: u32,
     epoll: Epoll,
-    outputs: Epoll,
-    reading: Reading,
-    /// Whether words of PEs are waited for.
-    hearing: bool,
-    /// Further descriptors of the outputs that alone are read.
-    watched: [Option<(u32, OwnedFd)>; 2],
-    /// Requests for the template that wait to be sent, and whether the kernel refuses them for now.
-    unsent: VecDeque<Request>,
-    refused: Option<Refused>,
     signals: OwnedFd,
     node: Option<Node>,
     /// The node's PMIx server, where there is one.
     pmix: Option<PmixIo>,
     pes: Vec<PeIo>,
-    /// Local number of the PE with this process id.
-    by_pid: HashMap<i32, u32>,
-    answered: u32,
-    /// Children that ended and whom the template, or a spawner, has not named yet: by process id, the
-    /// status and what they took. It may have been killed with answers that are not read.
-    unnamed: HashMap<i32, (i32, Used)>,
-    /// Why the template has executed PEs, if it has.
-    lost: Lost,
-    /// PEs that have ended and whose pipes are to be read to their end, and how many reads of each that may
-    /// take.
-    left: Vec<(u32, [u32; 2])>,
-    /// PEs that are being started again.
-    respawning: Vec<Respawning>,
-    /// PEs whose PMI socket has ended and which are not reaped.
-    leaving: Vec<u32>,
-    next_search: u64,
-    search_due: bool,
-    /// Whether nobody is to live any more.
-    killing: bool,
+    sources: Sources,
+    starts: Starts,
+    ending: Ending,
     input: Input,
     moments: [u64; crate::report::MOMENTS],
-    /// Buffers of reads and of nested waits, taken while in use.
-    scratch: Vec<u8>,
-    ready_outputs: Vec<Ready>,
     /// Tools that find out the stacks of PEs.
     tracing: Tracing,
-    /// What is left is being ended.
-    reaping: Option<Reaping>,
-    exiting: bool,
 }
 
 impl AgentProcess {
@@ -158,36 +113,38 @@ impl AgentProcess {
         }
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn handle(&mut self, event: Event<'_>) {
         self.agent.handle(event, monotonic_ns());
     }
 
     fn work(&mut self) -> u8 {
         let mut ready: Vec<Ready> = Vec::with_capacity(256);
         loop {
-            self.act();
+            self.perform_actions();
             self.flush_up();
             self.flush_down();
             self.flush_pmix();
-            if self.exiting && (self.agent.outgoing(None).is_empty() || !self.parent.is_open()) {
+            if self.ending.exiting
+                && (self.agent.outgoing(None).is_empty() || !self.parent.is_open())
+            {
                 self.wake_warden();
                 return 0;
             }
             let now = monotonic_ns();
-            let search = self.search_due && self.reaping.is_none();
-            let search = search.then_some(self.next_search);
+            let search = self.ending.search_due && self.ending.reaping.is_none();
+            let search = search.then_some(self.ending.next_search);
             let timer = self.agent.next_timeout();
             let going_on = self.agent.stopped().is_none();
-            let retry = self.refused.filter(|_| going_on).map(|r| r.again);
+            let retry = self.starts.refused.filter(|_| going_on).map(|r| r.again);
             let overdue = self.next_overdue().filter(|_| going_on);
-            let reaping = self.reaping.as_ref().map(Reaping::again);
+            let reaping = self.ending.reaping.as_ref().map(Reaping::again);
             let late = self.pmix_overdue();
             let trace = self.next_trace_end();
             let until = [timer, search, retry, overdue, reaping, late, trace];
             let until = until.into_iter().flatten().min();
             let timeout = until.map(|at| Duration::from_nanos(at.saturating_sub(now)));
             if let Err(e) = self.epoll.wait(&mut ready, timeout) {
-                crate::say!(
+                crate::log!(
                     "shmrun: the launch agent of node {} cannot wait: {e}",
                     self.launch.node
                 );
@@ -207,13 +164,13 @@ impl AgentProcess {
             if late.is_some_and(|at| now >= at) {
                 self.pmix_is_late();
             }
-            if self.reaping.is_some() {
+            if self.ending.reaping.is_some() {
                 self.go_on_reaping(now);
-            } else if self.search_due && now >= self.next_search {
+            } else if self.ending.search_due && now >= self.ending.next_search {
                 self.search_children(now);
             }
             if timer.is_some_and(|at| now >= at) {
-                self.tell(Event::Timer);
+                self.handle(Event::Timer);
             }
         }
     }
@@ -228,7 +185,7 @@ impl AgentProcess {
             OUTPUTS => self.outputs_ready(),
             PMI => self.pmi_ready(at, event),
             PMIX => self.read_pmix(),
-            WORDS => self.read_words(),
+            MESSAGES => self.read_messages(),
             STDIN => self.input_ready(at),
             STDOUT => self.watched_ready(at, Stream::Out),
             STDERR => self.watched_ready(at, Stream::Err),
@@ -239,13 +196,13 @@ impl AgentProcess {
 
     fn parent_ready(&mut self, event: Ready) {
         if event.readable() {
-            let mut buf = std::mem::take(&mut self.scratch);
+            let mut buf = std::mem::take(&mut self.sources.scratch);
             match self.parent.receive(&mut buf) {
-                Got::Bytes(n) => self.tell(Event::FromParent(&buf[..n])),
+                Got::Bytes(n) => self.handle(Event::FromParent(&buf[..n])),
                 Got::Nothing => {}
-                Got::End => self.tell(Event::ParentClosed),
+                Got::End => self.handle(Event::ParentClosed),
             }
-            self.scratch = buf;
+            self.sources.scratch = buf;
         }
     }
 
@@ -254,28 +211,28 @@ impl AgentProcess {
             if i32::from(signal) == libc::SIGCHLD {
                 self.reap_spawners();
                 self.reap_leaving();
-                self.search_due = true;
+                self.ending.search_due = true;
             } else {
-                self.tell(Event::Terminated(signal));
+                self.handle(Event::Terminated(signal));
             }
         }
     }
 
-    fn act(&mut self) {
+    fn perform_actions(&mut self) {
         loop {
-            self.act_once();
+            self.perform_queued();
             if !self.read_left() {
                 break;
             }
         }
         self.watch_outputs();
-        self.watch_words();
+        self.watch_messages();
     }
 
-    fn act_once(&mut self) {
+    fn perform_queued(&mut self) {
         while let Some(action) = self.agent.poll_action() {
             match action {
-                Action::Start { first, count } => self.spawn(first, count),
+                Action::StartPes { first, count } => self.spawn(first, count),
                 Action::FinishTemplate => {
                     if let Some(template) = self.node.as_ref().and_then(|n| n.template.as_ref()) {
                         // A template that is gone needs no telling.
@@ -285,7 +242,7 @@ impl AgentProcess {
                 Action::FindParent => self.find_parent(),
                 Action::FindAttached { lost } => {
                     if self.any_attached() {
-                        self.tell(Event::Attached { lost });
+                        self.handle(Event::Attached { lost });
                     }
                 }
                 Action::Signal(signal) => self.signal(signal),
@@ -319,7 +276,9 @@ impl AgentProcess {
                         }
                     }
                 }
-                Action::CloseOutputOf(local) => self.left.push((local, [pe_io::LAST_READS; 2])),
+                Action::CloseOutputOf(local) => {
+                    self.sources.left.push((local, [pe_io::LAST_READS; 2]))
+                }
                 Action::Respawn { local, count } => self.respawn(local, count),
                 Action::Count(number) => self.count(number),
                 Action::Trace {
@@ -335,7 +294,7 @@ impl AgentProcess {
                 Action::DropOutput => self.close_outputs(None, false),
                 Action::KillAll => self.kill_all(),
                 Action::CleanUp => self.clean_up(),
-                Action::Exit => self.exiting = true,
+                Action::Exit => self.ending.exiting = true,
                 Action::Die => self.die(),
             }
         }
@@ -355,22 +314,23 @@ impl AgentProcess {
     fn find_parent(&mut self) {
         let stopped = !self.parent.is_remote() && sys::is_stopped(parent_id() as i32);
         if !stopped {
-            super::murmur(format_args!(
+            super::log_without_waiting(format_args!(
                 "shmrun: node {}: nothing was heard of the parent for {} s (SHMEM_HEARTBEAT_TIMEOUT); ending \
                  the PEs of this node",
                 self.launch.node,
                 self.launch.options.heartbeat.as_secs_f64()
             ));
         }
-        self.tell(Event::ParentFound { stopped });
+        self.handle(Event::ParentFound { stopped });
     }
 
     /// Whoever starts PEs was stopped for so long.
     fn postpone(&mut self, by: u64) {
-        if let Some(refused) = &mut self.refused {
+        if let Some(refused) = &mut self.starts.refused {
             refused.postpone(by);
         }
         let overdue = self
+            .starts
             .respawning
             .iter_mut()
             .filter_map(|r| r.overdue.as_mut());
@@ -380,8 +340,8 @@ impl AgentProcess {
     fn flush_up(&mut self) {
         let out = self.agent.outgoing(None);
         if self.parent.flush(out, &self.epoll).is_err() {
-            self.tell(Event::ParentClosed);
-            self.act();
+            self.handle(Event::ParentClosed);
+            self.perform_actions();
         }
     }
 }

@@ -4,7 +4,17 @@
 //! blocked, one change stops the reading of all of them. When only the one or two PEs whose lines are
 //! open may be read, the main set gets copies of their descriptors instead.
 
-use super::*;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::SocketType;
+
+use super::{AgentProcess, KIND, OUTPUTS, PMI, PmiInterest, SHELL, STDERR, STDOUT};
+use crate::agent::{Event, Reading};
+use crate::driver::link::{self, Got};
+use crate::frame::Stream;
+use crate::sys::{self, Epoll, Interest, Ready};
 
 /// Reads of what an ended process left in a pipe or in its PMI socket, at most.
 pub(super) const LAST_READS: u32 = 64;
@@ -12,13 +22,66 @@ pub(super) const LAST_READS: u32 = 64;
 /// Replies to a PE, in bytes, that may wait for it to read while more of its requests are taken.
 const PMI_BACKLOG: usize = 1 << 20;
 
+/// The agent's ends of what leads to a PE: its standard output and error, and its PMI socket.
+#[derive(Debug)]
+pub(super) struct PePipes {
+    pub(super) out: OwnedFd,
+    pub(super) err: OwnedFd,
+    pub(super) pmi: OwnedFd,
+}
+
+impl PePipes {
+    /// They, and the PE's own, in this order.
+    pub(super) fn pairs() -> io::Result<(Self, [OwnedFd; 3])> {
+        let ((out, its_out), (err, its_err)) = (sys::pipe()?, sys::pipe()?);
+        let (pmi, its_pmi) = sys::socketpair(SocketType::STREAM)?;
+        Ok((Self { out, err, pmi }, [its_out, its_err, its_pmi]))
+    }
+}
+
+/// What is read of PEs, and whether it is read now.
+pub(super) struct Sources {
+    /// The read ends of their output, and the standard error of remote shells.
+    pub(super) outputs: Epoll,
+    pub(super) reading: Reading,
+    /// Further descriptors of the outputs that alone are read.
+    watched: [Option<(u32, OwnedFd)>; 2],
+    /// Whether messages of PEs are waited for.
+    pub(super) messages: bool,
+    /// PEs that have ended and whose pipes are to be read to their end, and how many reads of each that may
+    /// take.
+    pub(super) left: Vec<(u32, [u32; 2])>,
+    /// Buffers of reads and of nested waits, taken while in use.
+    pub(super) scratch: Vec<u8>,
+    ready: Vec<Ready>,
+}
+
+impl Sources {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            outputs: Epoll::new()?,
+            reading: Reading::All,
+            watched: [None, None],
+            messages: true,
+            left: Vec::new(),
+            scratch: vec![0; 64 << 10],
+            ready: Vec::with_capacity(256),
+        })
+    }
+}
+
 impl AgentProcess {
     pub(super) fn outputs_ready(&mut self) {
-        let mut ready = std::mem::take(&mut self.ready_outputs);
-        if self.outputs.wait(&mut ready, Some(Duration::ZERO)).is_err() {
+        let mut ready = std::mem::take(&mut self.sources.ready);
+        if self
+            .sources
+            .outputs
+            .wait(&mut ready, Some(Duration::ZERO))
+            .is_err()
+        {
             return;
         }
-        let mut buf = std::mem::take(&mut self.scratch);
+        let mut buf = std::mem::take(&mut self.sources.scratch);
         for &event in &ready {
             let local = (event.token & !KIND) as u32;
             if self.agent.reading() != Reading::All {
@@ -35,34 +98,34 @@ impl AgentProcess {
             };
             self.read_output(local, stream, &mut buf, event.hangup());
         }
-        self.scratch = buf;
-        self.ready_outputs = ready;
+        self.sources.scratch = buf;
+        self.sources.ready = ready;
     }
 
     /// Waits for the outputs that may be read now.
     pub(super) fn watch_outputs(&mut self) {
         let reading = self.agent.reading();
-        if reading == self.reading {
+        if reading == self.sources.reading {
             return;
         }
-        let was = std::mem::replace(&mut self.reading, reading);
+        let was = std::mem::replace(&mut self.sources.reading, reading);
         if (was == Reading::All) != (reading == Reading::All) {
             let interest = match reading {
                 Reading::All => Interest::Read,
                 _ => Interest::Nothing,
             };
-            let _ = self.epoll.change(&self.outputs, OUTPUTS, interest);
+            let _ = self.epoll.change(&self.sources.outputs, OUTPUTS, interest);
         }
         for stream in Stream::ALL {
             // Before it is closed: the registration is that of the pipe, not of the copy.
-            if let Some((_, fd)) = self.watched[stream as usize].take() {
+            if let Some((_, fd)) = self.sources.watched[stream as usize].take() {
                 let _ = self.epoll.remove(&fd);
             }
             let Reading::Only(owners) = reading else {
                 continue;
             };
             if let Some(local) = owners[stream as usize] {
-                self.watched[stream as usize] = self.watch(local, stream);
+                self.sources.watched[stream as usize] = self.watch(local, stream);
             }
         }
     }
@@ -82,14 +145,14 @@ impl AgentProcess {
 
     /// Output of a PE that alone is read.
     pub(super) fn watched_ready(&mut self, local: u32, stream: Stream) {
-        let watched = self.watched[stream as usize].as_ref();
+        let watched = self.sources.watched[stream as usize].as_ref();
         // Another event may have led to it being read.
         let readable = watched
             .is_some_and(|(of, fd)| *of == local && sys::poll_readable(fd.as_fd(), Duration::ZERO));
         if readable && self.agent.may_read_output() {
-            let mut buf = std::mem::take(&mut self.scratch);
+            let mut buf = std::mem::take(&mut self.sources.scratch);
             self.read_output(local, stream, &mut buf, false);
-            self.scratch = buf;
+            self.sources.scratch = buf;
         }
     }
 
@@ -101,7 +164,7 @@ impl AgentProcess {
         let end = match rustix::io::read(fd, &mut *buf) {
             Ok(0) => true,
             Ok(n) => {
-                self.tell(Event::Output(local, stream, &buf[..n]));
+                self.handle(Event::Output(local, stream, &buf[..n]));
                 last && n < buf.len()
             }
             Err(e) => !matches!(
@@ -111,7 +174,7 @@ impl AgentProcess {
         };
         if end {
             self.pes[local as usize].output[stream as usize] = None;
-            self.tell(Event::OutputClosed(local, stream));
+            self.handle(Event::OutputClosed(local, stream));
         }
     }
 
@@ -123,7 +186,7 @@ impl AgentProcess {
     /// Reads what a PE that has ended has left, as far as output may be read. Others that hold its pipes may
     /// write for ever, so `reads` says how often at most. Whether nothing is left.
     fn read_last(&mut self, local: u32, reads: &mut [u32; 2]) -> bool {
-        let mut buf = std::mem::take(&mut self.scratch);
+        let mut buf = std::mem::take(&mut self.sources.scratch);
         let mut done = true;
         for stream in Stream::ALL {
             let reads = &mut reads[stream as usize];
@@ -136,7 +199,7 @@ impl AgentProcess {
                 self.read_output(local, stream, &mut buf, false);
             }
         }
-        self.scratch = buf;
+        self.sources.scratch = buf;
         done
     }
 
@@ -149,12 +212,12 @@ impl AgentProcess {
     /// Goes on reading what PEs have left whose pipes are to be closed. Whether there was something.
     pub(super) fn read_left(&mut self) -> bool {
         let mut told = false;
-        for (local, before) in std::mem::take(&mut self.left) {
+        for (local, before) in std::mem::take(&mut self.sources.left) {
             let mut reads = before;
             let done = self.read_last(local, &mut reads);
             match done {
                 true => self.close_output_of(local),
-                false => self.left.push((local, reads)),
+                false => self.sources.left.push((local, reads)),
             }
             told |= done || reads != before;
         }
@@ -165,11 +228,11 @@ impl AgentProcess {
         for stream in Stream::ALL {
             // Another process may have a copy for a moment, and the registration would live as long.
             if let Some(fd) = self.pes[local as usize].output[stream as usize].take() {
-                let _ = self.outputs.remove(&fd);
+                let _ = self.sources.outputs.remove(&fd);
             }
         }
         for stream in Stream::ALL {
-            self.tell(Event::OutputClosed(local, stream));
+            self.handle(Event::OutputClosed(local, stream));
         }
     }
 
@@ -182,7 +245,7 @@ impl AgentProcess {
             {
                 let output = &mut self.pes[local as usize].output[stream as usize];
                 if output.take().is_some() && tell {
-                    self.tell(Event::OutputClosed(local, stream));
+                    self.handle(Event::OutputClosed(local, stream));
                 }
             }
         }
@@ -202,18 +265,18 @@ impl AgentProcess {
         let Some(socket) = &self.pes[local as usize].pmi else {
             return false;
         };
-        let mut buf = std::mem::take(&mut self.scratch);
+        let mut buf = std::mem::take(&mut self.sources.scratch);
         let got = link::receive(socket, &mut buf);
         if let Got::Bytes(n) = got {
-            self.tell(Event::FromPe(local, &buf[..n]));
+            self.handle(Event::FromPe(local, &buf[..n]));
         }
         // Before anybody is reaped, whose last words are read into it.
-        self.scratch = buf;
+        self.sources.scratch = buf;
         if let Got::End = got {
             self.pes[local as usize].pmi = None;
             self.pes[local as usize].pmi_out = Vec::new();
-            self.leaving.push(local);
-            self.tell(Event::PeClosed(local));
+            self.ending.leaving.push(local);
+            self.handle(Event::PeClosed(local));
             self.reap_leaving();
         }
         matches!(got, Got::Bytes(_))

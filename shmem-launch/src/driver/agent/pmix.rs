@@ -1,16 +1,24 @@
 //! The agent's process and its node's PMIx server.
 
-use super::*;
+use super::{AgentProcess, PMIX, TEMPLATE};
+use crate::agent::Event;
+use crate::driver::link::Got;
 use crate::driver::pmix::{self, PmixIo};
+use crate::exit::End;
 use crate::frame::FromServer;
+use crate::report::Moment;
+use crate::sys::{Interest, monotonic_ns};
+use std::os::fd::AsFd;
 
 impl AgentProcess {
     /// Starts the server; the node's PEs wait for what it says.
     pub(super) fn start_pmix(&mut self) -> Result<(), String> {
-        let start = self.node.as_ref().and_then(|node| node.start.as_ref());
-        let Some(start) = start else { return Ok(()) };
+        let starter = self.node.as_ref().and_then(|node| node.starter.as_ref());
+        let Some(starter) = starter else {
+            return Ok(());
+        };
         // SAFETY: an agent has a single thread.
-        let started = unsafe { PmixIo::start(&self.launch, start.environment(), PMIX) };
+        let started = unsafe { PmixIo::start(&self.launch, starter.environment(), PMIX) };
         let started = started.and_then(|pmix| pmix.link.watch(&self.epoll).map(|()| pmix));
         self.pmix = Some(started.map_err(|e| e.to_string())?);
         Ok(())
@@ -26,20 +34,20 @@ impl AgentProcess {
             pmix.overdue = None;
             pmix.may_end = true;
             let what = pmix.late();
-            self.tell(Event::PmixFailed(what));
+            self.handle(Event::PmixFailed(what));
         }
     }
 
     /// Takes what the server says, as far as it is there.
     pub(super) fn read_pmix(&mut self) {
-        let mut buf = std::mem::take(&mut self.scratch);
+        let mut buf = std::mem::take(&mut self.sources.scratch);
         while let Some(pmix) = &mut self.pmix {
             let (mut reader, n) = match pmix.link.receive(&mut buf) {
                 Got::Bytes(n) => (std::mem::take(&mut pmix.reader), n),
                 Got::Nothing => break,
                 Got::End => {
                     pmix.closed();
-                    self.search_due = true;
+                    self.ending.search_due = true;
                     break;
                 }
             };
@@ -60,11 +68,11 @@ impl AgentProcess {
             if let Some(e) = broken {
                 self.close_pmix();
                 let what = format!("its PMIx server says what cannot be understood: {e}");
-                self.tell(Event::PmixFailed(what));
+                self.handle(Event::PmixFailed(what));
                 break;
             }
         }
-        self.scratch = buf;
+        self.sources.scratch = buf;
     }
 
     fn pmix_said(&mut self, message: FromServer<'_>) {
@@ -74,9 +82,9 @@ impl AgentProcess {
                 let why = self.launch.pmix.as_ref().map_or("", |plan| &plan.why);
                 let what = format!("{why}: {what}");
                 self.close_pmix();
-                self.tell(Event::PmixFailed(what));
+                self.handle(Event::PmixFailed(what));
             }
-            message => self.tell(Event::FromPmix(message)),
+            message => self.handle(Event::FromPmix(message)),
         }
     }
 
@@ -91,11 +99,11 @@ impl AgentProcess {
             return;
         }
         let yields = node.segment.view().spins() == 0;
-        if let Some(start) = &mut node.start {
+        if let Some(starter) = &mut node.starter {
             let mut common = pmix::variables(common);
-            common.extend(pmix.for_open_mpi(start.environment(), yields));
+            common.extend(pmix.for_open_mpi(starter.environment(), yields));
             let own = own.into_iter().map(pmix::variables).collect();
-            start.add_environment(common, own);
+            starter.add_environment(common, own);
         }
         // SAFETY: an agent has a single thread.
         let started = unsafe { node.start(&self.launch) };
@@ -108,10 +116,10 @@ impl AgentProcess {
         });
         match watched {
             Ok(()) => {
-                self.tell(Event::Prepared);
+                self.handle(Event::Prepared);
                 self.moment(Moment::Prepared, monotonic_ns());
             }
-            Err(e) => self.tell(Event::Failed(e)),
+            Err(e) => self.handle(Event::Failed(e)),
         }
     }
 
@@ -124,7 +132,7 @@ impl AgentProcess {
         let expected = pmix.may_end;
         self.close_pmix();
         if !expected {
-            self.tell(Event::PmixFailed(format!("its PMIx server {end}")));
+            self.handle(Event::PmixFailed(format!("its PMIx server {end}")));
         }
         true
     }

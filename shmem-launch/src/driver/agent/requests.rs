@@ -1,15 +1,25 @@
 //! Asking the template for PEs, a batch at a time.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
-use rustix::net::SocketType;
 use shmem_node::template::message::{BIND, Refusal, Step};
+use shmem_node::template::{Lost, PeSpec, Reply};
 
-use super::*;
+use super::pe_io::PePipes;
+use super::respawn::Respawning;
+use super::{AgentProcess, PMI, STDERR, STDOUT};
+use crate::agent::Event;
 use crate::exit::Cause;
+use crate::frame::Stream;
 use crate::program;
+use crate::report::Moment;
+use crate::sys::{Interest, monotonic_ns};
 
 /// How soon a request that the kernel has refused for now is tried again, at first and at most.
 const RETRY_FIRST: Duration = Duration::from_millis(1);
@@ -57,28 +67,25 @@ impl Refused {
     }
 }
 
-/// The agent's ends of what leads to a PE: its standard output and error, and its PMI socket.
-#[derive(Debug)]
-pub(super) struct Ends {
-    out: OwnedFd,
-    err: OwnedFd,
-    pmi: OwnedFd,
-}
-
-impl Ends {
-    /// They, and the PE's own, in this order.
-    pub(super) fn pairs() -> io::Result<(Self, [OwnedFd; 3])> {
-        let ((out, its_out), (err, its_err)) = (sys::pipe()?, sys::pipe()?);
-        let (pmi, its_pmi) = sys::socketpair(SocketType::STREAM)?;
-        Ok((Self { out, err, pmi }, [its_out, its_err, its_pmi]))
-    }
+/// PEs that are being started.
+#[derive(Default)]
+pub(super) struct Starts {
+    /// Requests for the template that wait to be sent, and whether the kernel refuses them for now.
+    unsent: VecDeque<Request>,
+    pub(super) refused: Option<Refused>,
+    /// PEs that the template has started; they are the first ones.
+    pub(super) answered: u32,
+    /// Why the template has executed PEs, if it has.
+    pub(super) lost: Lost,
+    /// PEs that are being started again.
+    pub(super) respawning: Vec<Respawning>,
 }
 
 impl AgentProcess {
     pub(super) fn spawn(&mut self, first: u32, count: u32) {
         match self.prepare_request(first, count) {
             Ok(request) => {
-                self.unsent.push_back(request);
+                self.starts.unsent.push_back(request);
                 self.send_requests(monotonic_ns());
             }
             Err(e) => self.not_spawned(first..first + count, e.to_string()),
@@ -89,11 +96,11 @@ impl AgentProcess {
         for local in locals {
             self.pes[local as usize].output = [None, None];
             for stream in Stream::ALL {
-                self.tell(Event::OutputClosed(local, stream));
+                self.handle(Event::OutputClosed(local, stream));
             }
         }
-        let rank = self.first_rank + self.answered;
-        self.tell(Event::Started {
+        let rank = self.agent.first_rank() + self.starts.answered;
+        self.handle(Event::PesStarted {
             pids: &[],
             error: Some(format!("cannot start PE {rank}: {error}").into()),
         });
@@ -101,7 +108,7 @@ impl AgentProcess {
 
     /// Why the next PE was not started.
     fn refused_by_template(&self, refusal: Refusal, lost: Lost) -> Cause {
-        let rank = self.first_rank + self.answered;
+        let rank = self.agent.first_rank() + self.starts.answered;
         let error = io::Error::from_raw_os_error(refusal.errno);
         let command = self.launch.command_of(rank);
         let program = Path::new(OsStr::from_bytes(&command.program));
@@ -134,9 +141,9 @@ impl AgentProcess {
             theirs: Vec::with_capacity(4 * count as usize),
         };
         for local in first..first + count {
-            let rank = self.first_rank + local;
-            let (ours, theirs) = Ends::pairs()?;
-            self.keep_ends(local, ours)?;
+            let rank = self.agent.first_rank() + local;
+            let (ours, theirs) = PePipes::pairs()?;
+            self.keep_pipes(local, ours)?;
             request.theirs.extend(theirs);
             let input = self.make_input(local)?;
             request.specs.push(PeSpec {
@@ -151,19 +158,21 @@ impl AgentProcess {
 
     /// Asks the template for PEs, as far as the kernel takes the requests.
     pub(super) fn send_requests(&mut self, now: u64) {
-        while let Some(request) = self.unsent.front() {
+        while let Some(request) = self.starts.unsent.front() {
             let template = self.node.as_ref().and_then(|n| n.template.as_ref());
             let fds: Vec<BorrowedFd<'_>> = request.theirs.iter().map(AsFd::as_fd).collect();
             let sent = template.map_or(Ok(()), |t| t.spawn(&request.specs, &fds));
             let locals = request.first..request.first + request.specs.len() as u32;
             match sent.as_ref().map_err(io::Error::raw_os_error) {
                 Err(Some(libc::ETOOMANYREFS | libc::EAGAIN)) => {
-                    self.refused =
-                        Refused::once_more(self.refused, self.agent.stopped().unwrap_or(now));
-                    if self.refused.is_some() {
+                    self.starts.refused = Refused::once_more(
+                        self.starts.refused,
+                        self.agent.stopped().unwrap_or(now),
+                    );
+                    if self.starts.refused.is_some() {
                         return;
                     }
-                    self.unsent.clear();
+                    self.starts.unsent.clear();
                     let error = format!(
                         "its descriptors cannot be handed over: this user's processes have too many \
                          on their way over Unix sockets, for {} s already; end others of them, or \
@@ -176,29 +185,30 @@ impl AgentProcess {
                 Ok(()) | Err(Some(libc::EPIPE | libc::ECONNRESET)) => {}
                 Err(_) => {
                     let error = sent.expect_err("matched").to_string();
-                    self.unsent.clear();
+                    self.starts.unsent.clear();
                     return self.not_spawned(locals, error);
                 }
             }
-            self.refused = None;
-            self.unsent.pop_front();
+            self.starts.refused = None;
+            self.starts.unsent.pop_front();
             self.write_inputs(locals);
         }
     }
 
     /// Listens to a PE from now on.
-    pub(super) fn keep_ends(&mut self, local: u32, ends: Ends) -> io::Result<()> {
+    pub(super) fn keep_pipes(&mut self, local: u32, pipes: PePipes) -> io::Result<()> {
         for (stream, kind, read) in [
-            (Stream::Out, STDOUT, ends.out),
-            (Stream::Err, STDERR, ends.err),
+            (Stream::Out, STDOUT, pipes.out),
+            (Stream::Err, STDERR, pipes.err),
         ] {
-            self.outputs
+            self.sources
+                .outputs
                 .add(&read, kind | u64::from(local), Interest::Read)?;
             self.pes[local as usize].output[stream as usize] = Some(read);
         }
         self.epoll
-            .add(&ends.pmi, PMI | u64::from(local), Interest::Read)?;
-        self.pes[local as usize].pmi = Some(ends.pmi);
+            .add(&pipes.pmi, PMI | u64::from(local), Interest::Read)?;
+        self.pes[local as usize].pmi = Some(pipes.pmi);
         Ok(())
     }
 
@@ -214,26 +224,26 @@ impl AgentProcess {
                     self.moment(Moment::FirstPe, now);
                     self.moment(Moment::LastPe, now);
                     for &pid in &reply.pids {
-                        if let Some(pe) = self.pes.get_mut(self.answered as usize) {
+                        if let Some(pe) = self.pes.get_mut(self.starts.answered as usize) {
                             pe.pid = pid;
-                            self.by_pid.insert(pid, self.answered);
-                            self.answered += 1;
+                            self.ending.by_pid.insert(pid, self.starts.answered);
+                            self.starts.answered += 1;
                         }
                     }
-                    self.lost = reply.lost;
+                    self.starts.lost = reply.lost;
                     let error = reply
                         .refusal
                         .map(|refusal| self.refused_by_template(refusal, reply.lost));
-                    self.tell(Event::Started {
+                    self.handle(Event::PesStarted {
                         pids: &reply.pids,
                         error,
                     });
                     for pid in reply.pids {
-                        if let Some((status, used)) = self.unnamed.remove(&pid) {
+                        if let Some((status, used)) = self.ending.unnamed.remove(&pid) {
                             self.reaped(pid, status, used);
                         }
                     }
-                    self.act();
+                    self.perform_actions();
                 }
                 Ok(Reply::Closed) | Err(_) => {
                     if let Some(node) = &mut self.node {
@@ -242,8 +252,8 @@ impl AgentProcess {
                     self.forget_unnamed();
                     // Requests that wait are for nobody.
                     self.send_requests(monotonic_ns());
-                    self.tell(Event::TemplateClosed);
-                    self.search_due = true;
+                    self.handle(Event::TemplateClosed);
+                    self.ending.search_due = true;
                     return;
                 }
             }

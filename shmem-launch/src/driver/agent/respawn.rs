@@ -4,12 +4,19 @@
 //! others are served meanwhile. When the spawner has ended, the PE is this agent's child, and the answer
 //! lies in the socket.
 
-use super::requests::Ends;
-use super::*;
-use crate::driver::template;
-use shmem_node::contract::ENV_PMI_RESPAWNED;
-use shmem_node::template::NlaSide;
 use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use shmem_node::contract::ENV_PMI_RESPAWNED;
+use shmem_node::template::{NlaSide, PeSpec, Reply};
+
+use super::AgentProcess;
+use super::pe_io::PePipes;
+use crate::agent::Event;
+use crate::driver::template;
+use crate::sys::{self, Waited, monotonic_ns};
 
 /// How long the spawner may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -21,7 +28,7 @@ pub(super) struct Respawning {
     pub(super) spawner: i32,
     socket: NlaSide,
     /// What will lead to the new process. Nobody listens before it is known.
-    ours: Ends,
+    ours: PePipes,
     /// When the spawner is killed, unless it has been.
     pub(super) overdue: Option<u64>,
 }
@@ -30,7 +37,7 @@ impl AgentProcess {
     pub(super) fn respawn(&mut self, local: u32, count: u32) {
         self.forget(local);
         match self.start_spawner(local, count) {
-            Ok(respawning) => self.respawning.push(respawning),
+            Ok(respawning) => self.starts.respawning.push(respawning),
             Err(e) => self.respawned(local, Err(e)),
         }
     }
@@ -41,14 +48,14 @@ impl AgentProcess {
         // What it left in the socket; another process that holds the other end may go on for ever.
         self.drain_pmi(local);
         if self.pes[local as usize].pmi.take().is_some() {
-            self.tell(Event::PeClosed(local));
+            self.handle(Event::PeClosed(local));
         }
         self.pes[local as usize].forget();
     }
 
     fn start_spawner(&mut self, local: u32, count: u32) -> io::Result<Respawning> {
         let began = self.agent.stopped().unwrap_or_else(monotonic_ns);
-        let (ours, theirs) = Ends::pairs()?;
+        let (ours, theirs) = PePipes::pairs()?;
         let gone = || io::Error::other("there is nothing to start it from");
         let node = self.node.as_ref().ok_or_else(gone)?;
         let mut recipe = node.recipe.clone().ok_or_else(gone)?;
@@ -60,13 +67,13 @@ impl AgentProcess {
                 &recipe,
                 &node.group,
                 &node.segment,
-                node.their_words.as_ref().map(AsFd::as_fd),
+                node.their_messages.as_ref().map(AsFd::as_fd),
                 self.launch.ignored,
             )?
         };
         let socket = NlaSide::new(socket);
         let pe = PeSpec {
-            rank: self.first_rank + local,
+            rank: self.agent.first_rank() + local,
             local,
             has_stdin: 0,
         };
@@ -87,12 +94,16 @@ impl AgentProcess {
 
     /// When the next spawner has taken too long.
     pub(super) fn next_overdue(&self) -> Option<u64> {
-        self.respawning.iter().filter_map(|r| r.overdue).min()
+        self.starts
+            .respawning
+            .iter()
+            .filter_map(|r| r.overdue)
+            .min()
     }
 
     /// Kills spawners that have taken too long.
     pub(super) fn end_overdue(&mut self, now: u64) {
-        for respawning in &mut self.respawning {
+        for respawning in &mut self.starts.respawning {
             if respawning.overdue.take_if(|at| *at <= now).is_some() {
                 sys::kill(respawning.spawner, libc::SIGKILL);
             }
@@ -101,7 +112,7 @@ impl AgentProcess {
 
     /// Asks for spawners that have ended.
     pub(super) fn reap_spawners(&mut self) {
-        let spawners: Vec<i32> = self.respawning.iter().map(|r| r.spawner).collect();
+        let spawners: Vec<i32> = self.starts.respawning.iter().map(|r| r.spawner).collect();
         for spawner in spawners {
             if let (Waited::Child(pid, status), used) = sys::wait_used(spawner) {
                 self.reaped(pid, status, used);
@@ -111,7 +122,7 @@ impl AgentProcess {
 
     /// Whether a process that has ended was the spawner of a PE, which is then known.
     pub(super) fn spawner_ended(&mut self, pid: i32) -> bool {
-        let Some(at) = self.respawning.iter().position(|r| r.spawner == pid) else {
+        let Some(at) = self.starts.respawning.iter().position(|r| r.spawner == pid) else {
             return false;
         };
         let Respawning {
@@ -120,7 +131,7 @@ impl AgentProcess {
             ours,
             overdue,
             ..
-        } = self.respawning.swap_remove(at);
+        } = self.starts.respawning.swap_remove(at);
         let pid = match socket.receive() {
             Ok(Reply::Started(reply)) => match reply.pids.first() {
                 Some(&pid) => Ok(pid),
@@ -138,8 +149,8 @@ impl AgentProcess {
             Err(e) => Err(e),
         };
         // What was for the old process must not reach the new one.
-        self.act();
-        let pid = pid.and_then(|pid| self.keep_ends(local, ours).map(|()| pid));
+        self.perform_actions();
+        let pid = pid.and_then(|pid| self.keep_pipes(local, ours).map(|()| pid));
         self.respawned(local, pid);
         true
     }
@@ -148,15 +159,18 @@ impl AgentProcess {
         match &pid {
             Ok(pid) => {
                 self.pes[local as usize].pid = *pid;
-                self.by_pid.insert(*pid, local);
+                self.ending.by_pid.insert(*pid, local);
             }
             Err(_) => self.pes[local as usize].forget(),
         }
         // It may have ended while it was the spawner's child.
-        self.search_due = true;
-        let ended = pid.as_ref().ok().and_then(|pid| self.unnamed.remove(pid));
+        self.ending.search_due = true;
+        let ended = pid
+            .as_ref()
+            .ok()
+            .and_then(|pid| self.ending.unnamed.remove(pid));
         let new = pid.as_ref().ok().copied();
-        self.tell(Event::Respawned {
+        self.handle(Event::Respawned {
             local,
             pid: pid.map_err(|e| e.to_string()),
         });

@@ -1,13 +1,17 @@
 //! Stacks of PEs, by whatever tool this node has: `eu-stack`, `gdb` or `gstack`. Each looks at one process
 //! and stops it for a moment. Tools that take too long are killed, and their text has a bound.
 
+use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use super::*;
+use super::{AgentProcess, TRACE};
+use crate::agent::Event;
 use crate::census::Example;
+use crate::driver::link::{self, Got};
 use crate::program;
-use crate::sys::Image;
+use crate::sys::{self, Image, Interest, monotonic_ns};
 
 /// Most bytes of a stack.
 const MOST: usize = 16 << 10;
@@ -89,14 +93,14 @@ impl AgentProcess {
                         end,
                     });
                 }
-                Err(why) => self.tell(Event::Traced(number, pe.rank, why)),
+                Err(why) => self.handle(Event::Traced(number, pe.rank, why)),
             }
         }
     }
 
     fn start_tool(&self, pe: u32) -> Result<(i32, OwnedFd), String> {
         // Only of a process that is one of this node's PEs at this moment.
-        let known = i32::try_from(pe).is_ok_and(|pid| self.by_pid.contains_key(&pid));
+        let known = i32::try_from(pe).is_ok_and(|pid| self.ending.by_pid.contains_key(&pid));
         if !known {
             return Err("its process has ended".into());
         }
@@ -160,7 +164,7 @@ impl AgentProcess {
         let tool = self.tracing.tools.remove(at);
         // One that has closed its output has little left to do.
         sys::kill(tool.pid, libc::SIGKILL);
-        self.search_due = true;
+        self.ending.search_due = true;
         let mut text = frames(&String::from_utf8_lossy(&tool.text));
         let lower = text.to_ascii_lowercase();
         let forbidden = lower.contains("not permitted") || lower.contains("permission denied");
@@ -170,7 +174,7 @@ impl AgentProcess {
             text += &why;
             text.push(')');
         }
-        self.tell(Event::Traced(tool.number, tool.rank, text));
+        self.handle(Event::Traced(tool.number, tool.rank, text));
         self.trace_more();
     }
 

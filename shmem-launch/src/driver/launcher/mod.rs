@@ -18,16 +18,18 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use shmem_node::recording::Recording;
 
 use super::agent::children::{self, ChildIo};
+use super::agent::fork_agent;
 use super::link::{self, Got, LinkIo};
 use super::memory;
 use super::pmix;
 use super::reap::reap_all;
+use crate::child::ChildSetup;
 use crate::cli::Cli;
 use crate::exit::End;
 use crate::frame::{InputTo, Launch, Stream};
@@ -39,7 +41,7 @@ use crate::sys::{self, Epoll, Interest, Waited, monotonic_ns};
 use asked::{Asked, CLIENTS};
 use files::Files;
 use spawned::{SPAWNED, SpawnedIo};
-use streams::{Note, Notes, Room, Text, put_file, reader, writers};
+use streams::{Note, Notes, Room, Text, Writer, put_file, reader, writers};
 
 pub(crate) use spawned::Outer;
 pub(crate) use streams::{Lost, put};
@@ -96,19 +98,13 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let files = output
         .map(|dir| Files::prepare(&dir, launch.n_pes))
         .transpose()?;
-    let mut taken: Vec<i32> = SIGNALS.to_vec();
-    taken.retain(|&s| s == libc::SIGCHLD || !sys::is_ignored(s));
-    // SIGTTIN blocked: a background read fails instead of stopping the launcher.
-    let blocked: Vec<i32> = taken.iter().copied().chain([libc::SIGTTIN]).collect();
-    sys::set_blocked(&blocked);
-    sys::leave_no_core_file();
-    memory::note();
-    sys::set_ignored(libc::SIGCHLD, false);
-    sys::become_subreaper()?;
+    let taken = settle()?;
     let by_shell = !first_is_here;
     let serves_pmix = launch.pmix.is_some();
     // SAFETY: one thread, as promised by the caller.
-    let agent = match unsafe { children::start(&launch, by_shell, true, LINK) } {
+    let fork = || unsafe { fork_agent(true) };
+    // SAFETY: one thread, as promised by the caller.
+    let agent = match unsafe { children::start_agent(&launch, by_shell, fork, LINK) } {
         Err(e) if !by_shell => return Err(sys::naming("cannot start the first launch agent")(e)),
         agent => agent?,
     };
@@ -136,22 +132,9 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     if reads {
         reader(notes.clone(), room.clone())?;
     }
-    let again = by_shell.then(|| launch.clone());
     let mut driver = LauncherProcess {
-        launch: again,
-        root: Root::new(Setup {
-            n_pes: launch.n_pes,
-            n_nodes: launch.n_nodes,
-            options: launch.options,
-            began: monotonic_ns(),
-            agent: agent.setup,
-            hosts: match launch.machines {
-                Some(machines) => machines.hosts.into_iter().map(|h| h.name).collect(),
-                None => Vec::new(),
-            },
-            job_id: shmem_node::contract::hex(&launch.job_id),
-            spawned_as: number,
-        }),
+        root: Root::new(root_setup(&launch, agent.setup, number)),
+        launch: by_shell.then_some(launch),
         agent: agent.io,
         reading_shell: true,
         epoll,
@@ -159,7 +142,6 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
         wake,
         inbox,
         writers: writers(&notes, files)?,
-        busy: [false; 2],
         room,
         room_given: 0,
         spawn_options,
@@ -169,37 +151,41 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     };
     *driver.root.outgoing() = agent.unsent;
     if !reads {
-        driver.tell(Event::StdinEnd);
+        driver.handle(Event::StdinEnd);
     }
     let status = driver.work();
     let status = status.map_err(sys::naming("cannot wait for what happens in it"))?;
-    if let Some(out) = driver.root.outgoing_outer() {
-        driver.outer.send_all(out);
-    }
-    // A remote shell ends when its link does.
-    driver.agent.link.close();
-    driver.spawned.clear();
-    reap_all(|_| true, REAP_PATIENCE, REAP_LIMIT);
-    if serves_pmix {
-        // Those of agents that were killed together with their servers.
-        pmix::remove_abandoned();
-    }
-    let moments = driver.root.moments();
-    facts.ready = moments.ready;
-    facts.started = moments.started;
-    facts.exited = moments.exited;
-    facts.done = monotonic_ns();
     facts.status = status;
-    Ok(Outcome {
-        facts,
-        report: driver.root.report().cloned(),
-        within_line: driver.root.ends_within_line(Stream::Out),
-        recordings: {
-            let mut recordings = driver.root.take_recordings();
-            recordings.sort_by_key(|recording| recording.rank);
-            recordings
-        },
-    })
+    Ok(driver.end(facts, serves_pmix))
+}
+
+/// What the launcher's state machine needs to know of the job.
+fn root_setup(launch: &Launch, agent: ChildSetup, spawned_as: Option<u32>) -> Setup {
+    let hosts = launch.machines.iter().flat_map(|machines| &machines.hosts);
+    Setup {
+        n_pes: launch.n_pes,
+        n_nodes: launch.n_nodes,
+        options: launch.options.clone(),
+        began: monotonic_ns(),
+        agent,
+        hosts: hosts.map(|host| host.name.clone()).collect(),
+        job_id: shmem_node::contract::hex(&launch.job_id),
+        spawned_as,
+    }
+}
+
+/// Puts this process in order. Gives the signals that it takes.
+fn settle() -> io::Result<Vec<i32>> {
+    let mut taken: Vec<i32> = SIGNALS.to_vec();
+    taken.retain(|&s| s == libc::SIGCHLD || !sys::is_ignored(s));
+    // SIGTTIN blocked: a background read fails instead of stopping the launcher.
+    let blocked: Vec<i32> = taken.iter().copied().chain([libc::SIGTTIN]).collect();
+    sys::set_blocked(&blocked);
+    sys::leave_no_core_file();
+    memory::note();
+    sys::set_ignored(libc::SIGCHLD, false);
+    sys::become_subreaper()?;
+    Ok(taken)
 }
 
 struct LauncherProcess {
@@ -213,9 +199,7 @@ struct LauncherProcess {
     signals: OwnedFd,
     wake: Arc<OwnedFd>,
     inbox: Receiver<Note>,
-    writers: [Sender<Text>; 2],
-    /// Whether a writer has a text that it has not reported.
-    busy: [bool; 2],
+    writers: [Writer; 2],
     room: Arc<Room>,
     /// Room that the reader was told of and has not answered with input.
     room_given: u32,
@@ -229,7 +213,35 @@ struct LauncherProcess {
 }
 
 impl LauncherProcess {
-    fn tell(&mut self, event: Event<'_>) {
+    /// Leaves nothing of the job, and tells what it was.
+    fn end(mut self, mut facts: Launcher, serves_pmix: bool) -> Outcome {
+        if let Some(out) = self.root.outgoing_outer() {
+            self.outer.send_all(out);
+        }
+        // A remote shell ends when its link does.
+        self.agent.link.close();
+        self.spawned.clear();
+        reap_all(|_| true, REAP_PATIENCE, REAP_LIMIT);
+        if serves_pmix {
+            // Those of agents that were killed together with their servers.
+            pmix::remove_abandoned();
+        }
+        let moments = self.root.moments();
+        facts.ready = moments.ready;
+        facts.started = moments.started;
+        facts.exited = moments.exited;
+        facts.done = monotonic_ns();
+        let mut recordings = self.root.take_recordings();
+        recordings.sort_by_key(|recording| recording.rank);
+        Outcome {
+            facts,
+            report: self.root.report().cloned(),
+            within_line: self.root.ends_within_line(Stream::Out),
+            recordings,
+        }
+    }
+
+    fn handle(&mut self, event: Event<'_>) {
         self.root.handle(event, monotonic_ns());
     }
 
@@ -239,7 +251,7 @@ impl LauncherProcess {
         loop {
             while let Some(action) = self.root.poll_action() {
                 match action {
-                    Action::Start { number } => self.start_spawned(number),
+                    Action::StartJob { number } => self.start_spawned(number),
                     Action::Answer { client, text } => self.answer(client, text),
                     Action::StartAgent => self.start_agent(),
                 }
@@ -252,7 +264,7 @@ impl LauncherProcess {
             if let Some(status) = self.root.finished() {
                 return Ok(status);
             }
-            // Asked for again only when the last portion came: a reader that holds room may be
+            // Asked for again only when the last quota came: a reader that holds room may be
             // blocked in a read for as much.
             if self.room_given == 0 {
                 self.room_given = self.root.stdin_room();
@@ -276,14 +288,14 @@ impl LauncherProcess {
                     _ => self.notes_ready(),
                 }
             }
-            self.tell(Event::Timer);
+            self.handle(Event::Timer);
         }
     }
 
     /// Starts the remote shell of node 0's agent anew.
     fn start_agent(&mut self) {
         let started = self.try_to_start().map_err(|e| e.to_string());
-        self.tell(Event::AgentStarted(started));
+        self.handle(Event::AgentStarted(started));
     }
 
     fn try_to_start(&mut self) -> io::Result<u32> {
@@ -304,12 +316,12 @@ impl LauncherProcess {
 
     fn link_ready(&mut self, buf: &mut [u8]) {
         match self.agent.link.receive(buf) {
-            Got::Bytes(n) => self.tell(Event::FromAgent(&buf[..n])),
+            Got::Bytes(n) => self.handle(Event::FromAgent(&buf[..n])),
             Got::Nothing => {}
             Got::End => {
                 // Why it ended stands before the message that it did.
                 while self.read_shell(buf) {}
-                self.tell(Event::AgentClosed);
+                self.handle(Event::AgentClosed);
                 self.reap();
             }
         }
@@ -320,7 +332,7 @@ impl LauncherProcess {
         let Got::Bytes(n) = link::read(&mut self.agent.said, buf) else {
             return false;
         };
-        self.tell(Event::ShellText(&buf[..n]));
+        self.handle(Event::ShellText(&buf[..n]));
         true
     }
 
@@ -343,7 +355,7 @@ impl LauncherProcess {
 
     fn outer_ready(&mut self, buf: &mut [u8]) {
         match self.outer.receive(buf) {
-            Got::Bytes(n) => self.tell(Event::FromOuter(&buf[..n])),
+            Got::Bytes(n) => self.handle(Event::FromOuter(&buf[..n])),
             Got::Nothing => {}
             // It was killed. Agents do the same when they see their links end.
             Got::End => sys::exit_now(crate::exit::LAUNCHER),
@@ -358,7 +370,7 @@ impl LauncherProcess {
                     self.reap_spawned(buf);
                 }
                 libc::SIGTSTP => self.stop(),
-                _ => self.tell(Event::Signal(signal)),
+                _ => self.handle(Event::Signal(signal)),
             }
         }
     }
@@ -366,13 +378,13 @@ impl LauncherProcess {
     /// Stops the job and this process, until somebody continues it. (If nobody could, as in a session
     /// without job control, the kernel does not stop it.)
     fn stop(&mut self) {
-        self.tell(Event::Signal(libc::SIGTSTP as u8));
+        self.handle(Event::Signal(libc::SIGTSTP as u8));
         // What the agents do not take at once reaches them when this goes on; they are not blocked
         // by something that we do.
         let _ = self.flush().and_then(|()| self.flush_spawned());
         let stopped = monotonic_ns();
         sys::stop();
-        self.tell(Event::Continued(monotonic_ns() - stopped));
+        self.handle(Event::Continued(monotonic_ns() - stopped));
     }
 
     /// Only the agent: what else becomes our child is an orphan of a lost agent and is reaped at
@@ -382,7 +394,7 @@ impl LauncherProcess {
             && let Waited::Child(_, status) = sys::wait(self.agent.pid)
         {
             self.agent.pid = 0;
-            self.tell(Event::AgentReaped(memory::of_agent(End::from_wait(status))));
+            self.handle(Event::AgentReaped(memory::of_agent(End::from_wait(status))));
         }
     }
 
@@ -391,22 +403,22 @@ impl LauncherProcess {
         while let Ok(note) = self.inbox.try_recv() {
             match note {
                 Note::Written(stream, n) => {
-                    self.busy[stream as usize] = false;
-                    self.tell(Event::Written(stream, n));
+                    self.writers[stream as usize].is_busy = false;
+                    self.handle(Event::Written(stream, n));
                 }
                 Note::Closed(stream, why) => {
-                    self.busy[stream as usize] = false;
-                    self.tell(Event::StreamClosed(stream, why));
+                    self.writers[stream as usize].is_busy = false;
+                    self.handle(Event::StreamClosed(stream, why));
                 }
                 Note::Stdin(data) => {
                     self.room_given = 0;
-                    self.tell(Event::Stdin(&data));
+                    self.handle(Event::Stdin(&data));
                 }
                 Note::StdinEnd(why) => {
                     if let Some(why) = why {
-                        self.tell(Event::StdinFailed(why));
+                        self.handle(Event::StdinFailed(why));
                     }
-                    self.tell(Event::StdinEnd);
+                    self.handle(Event::StdinEnd);
                 }
             }
         }
@@ -414,15 +426,13 @@ impl LauncherProcess {
 
     fn write_texts(&mut self) {
         for stream in Stream::ALL {
-            if self.busy[stream as usize] {
+            if self.writers[stream as usize].is_busy {
                 continue;
             }
             let mixed = self.root.take_text(stream);
             let separate = self.root.take_files(stream);
             if !mixed.is_empty() || !separate.is_empty() {
-                self.busy[stream as usize] = true;
-                // A writer that has gone has said so.
-                let _ = self.writers[stream as usize].send(Text { mixed, separate });
+                self.writers[stream as usize].write(Text { mixed, separate });
             }
         }
     }

@@ -70,7 +70,7 @@ impl LauncherProcess {
     pub(super) fn start_spawned(&mut self, number: u32) {
         let (pid, link, output) = match start(&self.spawn_options) {
             Ok(started) => started,
-            Err(e) => return self.tell(Event::SpawnedEnded(number, Err(e.to_string()))),
+            Err(e) => return self.handle(Event::SpawnedEnded(number, Err(e.to_string()))),
         };
         let mut io = SpawnedIo {
             number,
@@ -119,7 +119,7 @@ impl LauncherProcess {
         let Got::Bytes(n) = io.link.receive(buf) else {
             return false;
         };
-        self.tell(Event::FromSpawned(number, &buf[..n]));
+        self.handle(Event::FromSpawned(number, &buf[..n]));
         true
     }
 
@@ -130,7 +130,7 @@ impl LauncherProcess {
         let Got::Bytes(n) = link::read(&mut io.output[stream as usize], buf) else {
             return false;
         };
-        self.tell(Event::SpawnedText(number, stream, &buf[..n]));
+        self.handle(Event::SpawnedText(number, stream, &buf[..n]));
         true
     }
 
@@ -149,7 +149,7 @@ impl LauncherProcess {
             }
             self.spawned.swap_remove(at);
             let end = End::from_wait(status);
-            self.tell(Event::SpawnedEnded(number, Ok(end)));
+            self.handle(Event::SpawnedEnded(number, Ok(end)));
         }
     }
 

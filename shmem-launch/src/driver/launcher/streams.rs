@@ -44,6 +44,22 @@ pub(super) struct Text {
     pub(super) separate: Separate,
 }
 
+/// The thread that writes a stream, as the main loop knows it.
+pub(super) struct Writer {
+    texts: Sender<Text>,
+    /// Whether it has a text that it has not reported.
+    pub(super) is_busy: bool,
+}
+
+impl Writer {
+    /// Gives it a text, which it will report.
+    pub(super) fn write(&mut self, text: Text) {
+        self.is_busy = true;
+        // A writer that has gone has said so.
+        let _ = self.texts.send(text);
+    }
+}
+
 #[derive(Clone)]
 pub(super) struct Notes {
     pub(super) sender: Sender<Note>,
@@ -89,7 +105,7 @@ fn reason(e: &io::Error) -> Option<String> {
 ///
 /// # Errors
 /// If a thread cannot be started.
-pub(super) fn writers(notes: &Notes, files: Option<[Files; 2]>) -> io::Result<[Sender<Text>; 2]> {
+pub(super) fn writers(notes: &Notes, files: Option<[Files; 2]>) -> io::Result<[Writer; 2]> {
     let (out, err) = (Arc::default(), Arc::default());
     let same = match (file_id(io::stdout()), file_id(io::stderr())) {
         (Ok(out), Ok(err)) => out == err,
@@ -108,8 +124,8 @@ fn writer(
     notes: Notes,
     turn: Arc<Mutex<()>>,
     mut files: Option<Files>,
-) -> io::Result<Sender<Text>> {
-    let (sender, texts) = channel::<Text>();
+) -> io::Result<Writer> {
+    let (texts_to, texts) = channel::<Text>();
     let what = match stream {
         Stream::Out => "writes standard output",
         Stream::Err => "writes standard error",
@@ -136,7 +152,10 @@ fn writer(
             }
         }
     })?;
-    Ok(sender)
+    Ok(Writer {
+        texts: texts_to,
+        is_busy: false,
+    })
 }
 
 /// Room for input: the main loop raises it, the reader uses it up.

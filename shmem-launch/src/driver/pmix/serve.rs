@@ -50,7 +50,7 @@ pub(crate) unsafe fn serve() -> u8 {
     // SAFETY: a number that the call tells whether it is open.
     let there = rustix::net::getpeername(unsafe { BorrowedFd::borrow_raw(SOCKET_FD) });
     if there.is_err() {
-        crate::say!("shmrun: --pmix-server is for shmrun itself");
+        crate::log!("shmrun: --pmix-server is for shmrun itself");
         return crate::exit::USAGE;
     }
     // SAFETY: as promised by the caller.

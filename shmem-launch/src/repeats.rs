@@ -82,7 +82,7 @@ impl Notice {
 
 /// What has been told so far.
 #[derive(Debug, Default)]
-pub struct Fold {
+pub struct Repeats {
     known: Vec<Notice>,
     by_key: HashMap<String, usize>,
     bytes: usize,
@@ -101,7 +101,7 @@ pub enum Passed {
     Unknown(Notice),
 }
 
-impl Fold {
+impl Repeats {
     /// Takes note of something that was told.
     pub fn add(&mut self, notice: Notice) -> Passed {
         let key = notice.key();
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn equal_words_pass_once_and_are_counted() {
-        let mut fold = Fold::default();
+        let mut fold = Repeats::default();
         assert_eq!(fold.add(notice(3, "ouch")), Passed::On(notice(3, "ouch")));
         for rank in 4..10 {
             assert_eq!(fold.add(notice(rank, "ouch")), Passed::Counted);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn words_that_differ_in_the_pes_own_number_are_equal() {
-        let mut fold = Fold::default();
+        let mut fold = Repeats::default();
         let of = |rank: u32, lost: u32| {
             notice(
                 rank,
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn the_same_words_are_equal_for_the_pe_that_they_name() {
         for [first, second] in [[0, 39], [39, 0]] {
-            let mut fold = Fold::default();
+            let mut fold = Repeats::default();
             let words = "PE 0 has had enough";
             let new = Passed::On(notice(first, words));
             assert_eq!(fold.add(notice(first, words)), new);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut fold = Fold::default();
+        let mut fold = Repeats::default();
         let text = |i: usize| format!("{i} {}", "x".repeat(1000));
         let unknown = (0..10_000).filter(|&i| {
             let passed = fold.add(notice(0, &text(i)));
@@ -266,9 +266,9 @@ mod tests {
         #[test]
         fn a_tree_of_folds_counts_all(said in proptest::collection::vec((0usize..7, 0u32..4), 0..60)) {
             // Of seven agents, each is the parent of two.
-            let mut folds: Vec<Fold> = (0..7).map(|_| Fold::default()).collect();
+            let mut folds: Vec<Repeats> = (0..7).map(|_| Repeats::default()).collect();
             let (mut told_at_all, mut shown) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
-            fn up(folds: &mut [Fold], at: usize, notice: Notice, shown: &mut HashMap<String, u64>) {
+            fn up(folds: &mut [Repeats], at: usize, notice: Notice, shown: &mut HashMap<String, u64>) {
                 if let Passed::On(notice) = folds[at].add(notice) {
                     match at {
                         0 => *shown.entry(notice.text).or_default() += notice.count,

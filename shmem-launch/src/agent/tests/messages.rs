@@ -3,16 +3,16 @@
 use super::*;
 use shmem_node::address::ADDRESS_LEN;
 use shmem_node::to_agent::TEXT_MAX;
-use shmem_pmi::server::{NodeServer, Output};
+use shmem_pmi::server::{NodeServer, Output, TreeLink};
 use std::sync::Arc;
 
 fn tell(local: u32, text: &str) -> Event<'_> {
     let adds = false;
-    Event::Said(ToAgent::Tell { local, text, adds })
+    Event::Message(ToAgent::Tell { local, text, adds })
 }
 
 fn bring(first: u32, bytes: &[u8]) -> Event<'_> {
-    Event::Said(ToAgent::Addresses { first, bytes })
+    Event::Message(ToAgent::Addresses { first, bytes })
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn who_has_left_pmi_may_still_bring_its_address() {
     let ended = Event::Reaped {
         local: 1,
         end: End::Code(0),
-        missed: Missed::Nothing,
+        missed: StillNeeded::Nothing,
         attached: false,
     };
     agent.handle(ended, MS);
@@ -48,7 +48,7 @@ fn who_has_left_pmi_may_still_bring_its_address() {
 fn words_that_nobody_reads_do_not_pile_up() {
     let mut agent = Agent::running(1, false);
     let mut said = 0;
-    while agent.may_hear() {
+    while agent.may_read_messages() {
         said += 1;
         assert!(said * TEXT_MAX < 3 * BUDGET, "{said}");
         let text = format!("{said} {}", "x".repeat(TEXT_MAX - 10));
@@ -60,7 +60,7 @@ fn words_that_nobody_reads_do_not_pile_up() {
         agent.hear(&Frame::Credit(1 << 20), MS);
         heard += agent.said().len();
     }
-    assert!(agent.may_hear());
+    assert!(agent.may_read_messages());
     assert_eq!(heard, said);
 }
 
