@@ -1,7 +1,15 @@
-//! Figures that all PEs find together: sums of norms and counts, the time of the slowest.
+//! Figures that all PEs find together: sums of norms and counts, the time of the slowest PE in the timed region.
 
 use shmem::{Max, ReduceOp, Sum, SymSlice};
 use std::cell::Cell;
+use std::time::Instant;
+
+/// Meets all PEs, and starts the clock of the timed region.
+#[must_use]
+pub fn begin() -> Instant {
+    shmem::barrier_all();
+    Instant::now()
+}
 
 /// Room in the symmetric heap for reducing a few numbers over all PEs.
 ///
@@ -63,7 +71,13 @@ impl Reduction {
         values[0]
     }
 
-    /// The largest `value` of any PE: of the seconds of a timed region, those of the slowest.
+    /// Seconds since `start` on the slowest PE.
+    #[must_use]
+    pub fn slowest(&self, start: Instant) -> f64 {
+        self.max(start.elapsed().as_secs_f64())
+    }
+
+    /// The largest `value` of any PE.
     #[must_use]
     pub fn max(&self, value: f64) -> f64 {
         let mut values = [value];

@@ -9,11 +9,10 @@
 //! |---|---|
 //! | [`adi`] | implicit time steps on a grid in cells, which BT and SP share, and LU in part |
 //! | [`exchange`] | messages into landing slots |
-//! | [`job`] | sums and maxima over all PEs |
+//! | [`job`] | sums and maxima over all PEs; the clock of the timed region |
 //! | [`processes`] | on which numbers of PEs a benchmark runs |
 //! | [`memory`] | whether the data fits |
 //! | [`error`] | why a benchmark can't run |
-//! | [`timer`] | the clock of the timed region |
 //! | [`verify`] | comparison with the published results |
 //! | [`console`] | what is said while a benchmark runs |
 //! | [`report`] | the text of the reference programs, or JSON |
@@ -56,7 +55,6 @@ pub mod options;
 pub mod peers;
 pub mod processes;
 pub mod report;
-pub mod timer;
 pub mod verify;
 
 // The benchmarks.

@@ -17,7 +17,6 @@
 //! | [`Verification::new`] | EP and others: a line for each check |
 
 use crate::class::Class;
-use crate::timer::mops;
 use crate::verify::Verification;
 use std::fmt::{self, Write as _};
 
@@ -88,7 +87,12 @@ impl Report {
     /// Millions of operations a second of all PEs together.
     #[must_use]
     pub fn mops(&self) -> f64 {
-        mops(self.operations, self.seconds)
+        // A time too short to measure would give what a report cannot show.
+        if self.seconds > 0.0 {
+            self.operations / self.seconds / 1e6
+        } else {
+            0.0
+        }
     }
 
     /// Millions of operations a second and PE.
@@ -258,6 +262,15 @@ mod tests {
  Version         =                    3.4.1
 ";
         assert_eq!(sample().to_string(), expected);
+    }
+
+    #[test]
+    fn the_rate_of_no_time_is_zero() {
+        let report = Report {
+            seconds: 0.0,
+            ..sample()
+        };
+        assert_eq!(report.mops(), 0.0);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod plan;
 pub mod run;
 pub mod solver;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use npb_kernels::adi::{
     constants, directions, exact, faces, field, initialize, norms, partition, reference, rhs,

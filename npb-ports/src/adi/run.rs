@@ -10,12 +10,11 @@ use super::sweep::Sweeps;
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
-use crate::job::Reduction;
+use crate::job::{self, Reduction};
 use crate::memory;
 use crate::options::Options;
 use crate::processes::Rule;
 use crate::report::{Report, Size, Value};
-use crate::timer::Timer;
 use crate::verify::{Norms, Verification};
 
 /// The largest relative error of a norm that verifies.
@@ -49,15 +48,14 @@ pub fn run<S: Sweeps>(options: &Options) -> Result<Report, Error> {
     solver.step(&mut slots);
     solver.initialize();
 
-    shmem::barrier_all();
-    let timer = Timer::start();
+    let start = job::begin();
     for step in 1..=params.iterations {
         if step == 1 || step % 20 == 0 {
             console.say(format_args!(" Time step {step:4}"));
         }
         solver.step(&mut slots);
     }
-    let seconds = timer.seconds();
+    let seconds = start.elapsed().as_secs_f64();
 
     let mut sums = [0.0; 2 * EQUATIONS];
     sums[..EQUATIONS].copy_from_slice(&solver.residual(&mut slots));

@@ -4,16 +4,15 @@ use super::constants::Constants;
 use super::directions::{DIRECTIONS, X, Y, Z};
 use super::exact::fill;
 use super::field::{Field, GHOST};
-use super::partition::Partition;
+use super::partition::{Cell, Partition};
 use super::plan::{Plan, Reach};
 use super::scheme::{Ends, Params, Point, Scheme};
 use super::solver::Solver;
 use super::sweep::{Sweep, Sweeps};
 use crate::class::Class;
 use crate::cpu::Level;
-use crate::exchange::model::{Event, Mailboxes, Recorder, simulate};
+use crate::exchange::model::{Event, Mailboxes, scripts, simulate, simulate_orders};
 use crate::simd::F64x8;
-use proptest::prelude::*;
 
 /// A tridiagonal system with coefficients from `u`, the direction and the position: small, but
 /// everything that a scheme is given makes a difference.
@@ -165,20 +164,23 @@ where
             error[m] += solver.error()[m];
         }
         for block in &solver.blocks {
-            let cell = &block.cell;
-            for (k, j) in cell
-                .points(Z)
-                .flat_map(|k| cell.points(Y).map(move |j| (k, j)))
-            {
-                for i in cell.points(X) {
-                    let [x, y, z] = [(X, i), (Y, j), (Z, k)].map(|(d, at)| cell.global(d, at));
-                    let at = ((z * n + y) * n + x) * 5;
-                    states[at..at + 5].copy_from_slice(&block.u.get(i, j, k));
-                }
-            }
+            collect(&block.u, &block.cell, n, &mut states);
         }
     }
     (states, residual, error)
+}
+
+/// Puts the states of a cell where they are in the whole grid of `n` points a side.
+pub(crate) fn collect(u: &Field<5>, cell: &Cell, n: usize, states: &mut [f64]) {
+    for k in cell.points(Z) {
+        for j in cell.points(Y) {
+            for i in cell.points(X) {
+                let [x, y, z] = [(X, i), (Y, j), (Z, k)].map(|(d, at)| cell.global(d, at));
+                let at = ((z * n + y) * n + x) * 5;
+                states[at..at + 5].copy_from_slice(&u.get(i, j, k));
+            }
+        }
+    }
 }
 
 fn close(a: &[f64], b: &[f64], tolerance: f64) {
@@ -342,65 +344,35 @@ fn a_step_solves_the_systems_of_all_directions() {
 }
 
 /// The messages of a run: a warm-up step, steps, the residual.
-fn scripts(plan: Plan, steps: usize) -> Vec<Vec<Event>> {
-    (0..plan.partition().n_pes())
-        .map(|pe| {
-            let mut recorder = Recorder::default();
-            let mut solver =
-                Solver::<Tridiagonal>::new(plan, pe, &PARAMS, Level::BASELINE).unwrap();
-            for _ in 0..=steps {
-                solver.step(&mut recorder);
-            }
-            let _ = solver.residual(&mut recorder);
-            recorder.0
-        })
-        .collect()
+fn messages(plan: Plan, steps: usize) -> Vec<Vec<Event>> {
+    scripts(plan.partition().n_pes(), |pe, recorder| {
+        let mut solver = Solver::<Tridiagonal>::new(plan, pe, &PARAMS, Level::BASELINE).unwrap();
+        for _ in 0..=steps {
+            solver.step(recorder);
+        }
+        let _ = solver.residual(recorder);
+    })
 }
 
 #[test]
-fn no_message_is_overwritten_whoever_runs_ahead() {
-    assert!(scripts(plan(12, 1), 2)[0].is_empty());
+fn no_message_is_overwritten_in_any_order() {
+    assert!(messages(plan(12, 1), 2)[0].is_empty());
     for plan in plans(12) {
-        let scripts = scripts(plan, 2);
-        for favourite in 0..scripts.len() {
-            // One PE goes as far as it can; or it moves only when no other can.
-            simulate(&scripts, |ready| {
-                ready.iter().position(|&pe| pe == favourite).unwrap_or(0)
-            });
-            simulate(&scripts, |ready| {
-                ready.iter().position(|&pe| pe != favourite).unwrap_or(0)
-            });
-        }
+        simulate_orders(&messages(plan, 2), 40);
     }
 }
 
 #[test]
 #[should_panic(expected = "overwrites slot")]
 fn the_simulation_finds_exchanges_without_a_sweep_between() {
-    let scripts: Vec<_> = (0..4)
-        .map(|pe| {
-            let mut recorder = Recorder::default();
-            let mut solver =
-                Solver::<Tridiagonal>::new(plan(12, 2), pe, &PARAMS, Level::BASELINE).unwrap();
-            let _ = solver.residual(&mut recorder);
-            let _ = solver.residual(&mut recorder);
-            let _ = solver.residual(&mut recorder);
-            recorder.0
-        })
-        .collect();
+    let scripts = scripts(4, |pe, recorder| {
+        let mut solver =
+            Solver::<Tridiagonal>::new(plan(12, 2), pe, &PARAMS, Level::BASELINE).unwrap();
+        for _ in 0..3 {
+            let _ = solver.residual(recorder);
+        }
+    });
     simulate(&scripts, |_| 0);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20))]
-    #[test]
-    fn no_message_is_overwritten_in_any_order(
-        plan in proptest::sample::select(plans(12).collect::<Vec<_>>()),
-        choices in proptest::collection::vec(any::<usize>(), 1..2000),
-    ) {
-        let mut choices = choices.into_iter().cycle();
-        simulate(&scripts(plan, 2), |_| choices.next().unwrap_or(0));
-    }
 }
 
 #[test]

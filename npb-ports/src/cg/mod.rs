@@ -19,12 +19,11 @@ pub use npb_kernels::cg::{params, region, share, vector_kernels, vectors};
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
-use crate::job::Reduction;
+use crate::job::{self, Reduction};
 use crate::memory;
 use crate::numbers::fortran;
 use crate::options::Options;
 use crate::report::{Report, Size, Value};
-use crate::timer::Timer;
 use crate::verify::{Check, Verification};
 use decomposition::Place;
 use params::Params;
@@ -55,8 +54,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     let mut estimate = solver.step(&mut slots);
     solver.initialize();
 
-    shmem::barrier_all();
-    let timer = Timer::start();
+    let start = job::begin();
     for iteration in 1..=params.iterations {
         estimate = solver.step(&mut slots);
         if iteration == 1 {
@@ -64,7 +62,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
         }
         console.say(format_args!("{}", Line(iteration, estimate)));
     }
-    let seconds = all.max(timer.seconds());
+    let seconds = all.slowest(start);
     slots.free()?;
     all.free()?;
     Ok(report(options, &params, &estimate, seconds))

@@ -7,7 +7,7 @@ use super::solver::{Estimate, Solver};
 use super::vectors::Vectors;
 use crate::class::Class;
 use crate::cpu::Level;
-use crate::exchange::model::{Event, Mailboxes, Recorder, simulate_seeded};
+use crate::exchange::model::{Event, Mailboxes, scripts, simulate_orders};
 
 /// A matrix of `n` rows with the numbers of class S.
 fn params(n: usize) -> Params {
@@ -170,34 +170,28 @@ fn memory_is_foreseen() {
 }
 
 /// What each PE sends and waits for in some iterations.
-fn scripts(n: usize, n_pes: usize) -> Vec<Vec<Event>> {
-    let script = |pe| {
-        let mut recorder = Recorder::default();
+fn messages(n: usize, n_pes: usize) -> Vec<Vec<Event>> {
+    scripts(n_pes, |pe, recorder| {
         let place = Place::new(n, pe, n_pes);
         let mut solver = Solver::new(&params(n), place, Level::best()).unwrap();
         for _ in 0..2 {
-            solver.step(&mut recorder);
+            solver.step(recorder);
             solver.initialize();
         }
-        recorder.0
-    };
-    (0..n_pes).map(script).collect()
+    })
 }
 
 #[test]
 fn no_slot_is_overwritten_in_any_order() {
     for (n, n_pes) in [(40, 2), (40, 4), (70, 8), (70, 16), (130, 32), (130, 64)] {
         assert!(rule(n).allows(n_pes));
-        let scripts = scripts(n, n_pes);
-        for seed in 0..30 {
-            simulate_seeded(&scripts, seed);
-        }
+        simulate_orders(&messages(n, n_pes), 30);
     }
 }
 
 #[test]
 fn one_pe_sends_nothing() {
-    assert!(scripts(40, 1)[0].is_empty());
+    assert!(messages(40, 1)[0].is_empty());
 }
 
 /// Peers are those of the model, and no others.
@@ -205,7 +199,7 @@ fn one_pe_sends_nothing() {
 fn messages_go_where_the_model_says() {
     for n_pes in [2, 4, 8, 16, 32, 64] {
         let mut peers = vec![std::collections::BTreeSet::new(); n_pes];
-        for (pe, script) in scripts(130, n_pes).iter().enumerate() {
+        for (pe, script) in messages(130, n_pes).iter().enumerate() {
             for event in script {
                 if let Event::Send { pe: other, .. } = *event {
                     peers[pe].insert(other);

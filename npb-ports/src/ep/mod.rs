@@ -8,11 +8,10 @@ pub use npb_kernels::ep::{kernel, params};
 
 use crate::console::Console;
 use crate::error::Error;
-use crate::job::Reduction;
+use crate::job::{self, Reduction};
 use crate::numbers::scientific;
 use crate::options::Options;
 use crate::report::{Report, Size, Value};
-use crate::timer::Timer;
 use crate::verify::{Check, Verification};
 use kernel::Tally;
 use params::{ANNULI, Batches, Params};
@@ -37,12 +36,11 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     ));
     let all = Reduction::new(WORDS)?;
 
-    shmem::barrier_all();
-    let timer = Timer::start();
+    let start = job::begin();
     let tally = kernel::tally(Batches::of_pe(params.batches(), pe, n_pes), options.level());
     let mut words = to_words(&tally);
     all.sums(&mut words);
-    let seconds = timer.seconds();
+    let seconds = start.elapsed().as_secs_f64();
 
     let seconds = all.max(seconds);
     all.free()?;

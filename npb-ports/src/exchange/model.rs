@@ -211,9 +211,25 @@ pub(crate) fn simulate(scripts: &[Vec<Event>], mut choose: impl FnMut(&[usize]) 
     }
 }
 
-/// [`simulate`] in orders that `seed` makes: PEs go on for one event, for some, or as far as they
-/// get before another one is drawn. The seed is printed if that fails.
-pub(crate) fn simulate_seeded(scripts: &[Vec<Event>], seed: u64) {
+/// What each of `n_pes` PEs sends and waits for in `program`.
+pub(crate) fn scripts(n_pes: usize, program: impl Fn(usize, &mut Recorder)) -> Vec<Vec<Event>> {
+    let script = |pe| {
+        let mut recorder = Recorder::default();
+        program(pe, &mut recorder);
+        recorder.0
+    };
+    (0..n_pes).map(script).collect()
+}
+
+/// [`simulate`] in so many orders.
+pub(crate) fn simulate_orders(scripts: &[Vec<Event>], orders: u64) {
+    (0..orders).for_each(|seed| simulate_seeded(scripts, seed));
+}
+
+/// [`simulate`] in an order that `seed` makes: PEs go on for one event, for some, or as far as they
+/// get before another one is drawn. With some seeds one PE moves only when no other can. The seed is
+/// printed if that fails.
+fn simulate_seeded(scripts: &[Vec<Event>], seed: u64) {
     struct Say(u64);
     impl Drop for Say {
         fn drop(&mut self) {
@@ -224,8 +240,11 @@ pub(crate) fn simulate_seeded(scripts: &[Vec<Event>], seed: u64) {
     }
     let _say = Say(seed);
     let mut random = Lcg::new(2 * seed + 1);
+    // Of a small seed the first number is near 0.
+    random.next_f64();
     let mut below = move |n: usize| (random.next_f64() * n as f64) as usize;
     let patience = [1, 10, usize::MAX][below(3)];
+    let last = (below(3) == 0).then(|| below(scripts.len()));
     let (mut favourite, mut left) = (0, 0_usize);
     simulate(scripts, |ready| {
         match ready.iter().position(|&pe| pe == favourite) {
@@ -234,8 +253,16 @@ pub(crate) fn simulate_seeded(scripts: &[Vec<Event>], seed: u64) {
                 at
             }
             _ => {
-                let at = below(ready.len());
-                (favourite, left) = (ready[at], patience - 1);
+                let drawn = below(ready.len());
+                let at = match last == Some(ready[drawn]) {
+                    true => (drawn + 1) % ready.len(),
+                    false => drawn,
+                };
+                favourite = ready[at];
+                left = match last == Some(favourite) {
+                    true => 0,
+                    false => patience - 1,
+                };
                 at
             }
         }
@@ -243,13 +270,11 @@ pub(crate) fn simulate_seeded(scripts: &[Vec<Event>], seed: u64) {
 }
 
 #[test]
-#[should_panic(expected = "overwrites slot 0 of PE 1")]
+#[should_panic(expected = "slot 0 of PE 1")]
 fn a_sender_that_hears_nothing_overwrites() {
     let ahead = vec![Event::Send { pe: 1, slot: 0 }; 2];
     let behind = vec![Event::Receive { slot: 0 }; 2];
-    for seed in 0..100 {
-        simulate_seeded(&[ahead.clone(), behind.clone()], seed);
-    }
+    simulate_orders(&[ahead, behind], 100);
 }
 
 #[test]

@@ -305,7 +305,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::model::{Event, Mailboxes, Recorder, simulate_seeded};
+    use crate::exchange::model::{Event, Mailboxes, Recorder, simulate_orders};
     use crate::random::Lcg;
 
     /// Pieces of `room`, so that few numbers take many rounds.
@@ -442,9 +442,7 @@ mod tests {
                         script.recorder.0
                     })
                     .collect();
-                for seed in 0..30 {
-                    simulate_seeded(&scripts, seed);
-                }
+                simulate_orders(&scripts, 30);
             }
         }
     }

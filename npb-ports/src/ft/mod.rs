@@ -15,12 +15,11 @@ pub use npb_kernels::ft::{
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
-use crate::job::Reduction;
+use crate::job::{self, Reduction};
 use crate::numbers::scientific;
 use crate::options::Options;
 use crate::processes::Rule;
 use crate::report::{Report, Size, Value};
-use crate::timer::Timer;
 use crate::verify::Verification;
 use checksums::Complex;
 use params::{Params, TOLERANCE};
@@ -49,8 +48,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     // Connects, and touches all memory.
     solver.initialize(&mut slots);
 
-    shmem::barrier_all();
-    let timer = Timer::start();
+    let start = job::begin();
     solver.initialize(&mut slots);
     for (step, sum) in (1..).zip(&mut sums) {
         *sum = solver.checksum(step, &mut slots);
@@ -59,7 +57,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     for (step, sum) in (1..).zip(&sums) {
         console.say(format_args!("{}", line_of(step, *sum)));
     }
-    let seconds = all.max(timer.seconds());
+    let seconds = all.slowest(start);
 
     slots.free()?;
     all.free()?;

@@ -10,7 +10,7 @@ use super::{memory, rule};
 use crate::class::Class;
 use crate::cpu::Level;
 use crate::exchange::Slots;
-use crate::exchange::model::{Event, Mailboxes, Recorder, simulate_seeded};
+use crate::exchange::model::{Mailboxes, scripts, simulate_orders};
 use crate::random::{Lcg, SEED};
 use crate::verify::Verification;
 use std::f64::consts::PI;
@@ -131,17 +131,6 @@ fn class_w_verifies_on_several_pes() {
     }
 }
 
-/// What a PE sends and waits for.
-fn script(slab: Slab) -> Vec<Event> {
-    let mut recorder = Recorder::default();
-    let mut solver = Solver::new(slab, Level::best()).unwrap();
-    solver.initialize(&mut recorder);
-    for step in 1..=3 {
-        solver.checksum(step, &mut recorder);
-    }
-    recorder.0
-}
-
 #[test]
 fn no_slot_is_written_before_its_message_was_taken() {
     for (n_pes, parts, ahead) in [
@@ -153,20 +142,24 @@ fn no_slot_is_written_before_its_message_was_taken() {
         (4, 4, 1),
         (8, 4, 2),
     ] {
-        let slab = |pe| Slab {
-            parts,
-            ahead,
-            ..Slab::new([64, 32, 32], pe, n_pes)
-        };
-        let scripts: Vec<_> = (0..n_pes).map(|pe| script(slab(pe))).collect();
+        let scripts = scripts(n_pes, |pe, recorder| {
+            let slab = Slab {
+                parts,
+                ahead,
+                ..Slab::new([64, 32, 32], pe, n_pes)
+            };
+            let mut solver = Solver::new(slab, Level::best()).unwrap();
+            solver.initialize(recorder);
+            for step in 1..=3 {
+                solver.checksum(step, recorder);
+            }
+        });
         let messages = 4 * parts * (n_pes - 1);
         assert!(
             scripts.iter().all(|s| s.len() == 2 * messages),
             "{n_pes} {parts} {ahead}"
         );
-        for seed in 0..50 {
-            simulate_seeded(&scripts, seed);
-        }
+        simulate_orders(&scripts, 50);
     }
 }
 

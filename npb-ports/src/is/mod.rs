@@ -21,11 +21,10 @@ use crate::class::Class;
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
-use crate::job::Reduction;
+use crate::job::{self, Reduction};
 use crate::memory;
 use crate::options::Options;
 use crate::report::{Report, Size, Value};
-use crate::timer::Timer;
 use crate::verify::Verification;
 use params::{ITERATIONS, Params, TESTS};
 use ranker::Ranker;
@@ -56,8 +55,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
         console.say(format_args!("\n   iteration"));
     }
 
-    shmem::barrier_all();
-    let timer = Timer::start();
+    let start = job::begin();
     let mut right = 0;
     for iteration in 1..=ITERATIONS {
         if tells {
@@ -65,7 +63,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
         }
         right += ranker.rank(iteration, &mut slots);
     }
-    let seconds = all.max(timer.seconds());
+    let seconds = all.slowest(start);
 
     let sorted = ranker.sorts(&mut slots)?;
     let mut counts = [right as f64, f64::from(u8::from(sorted))];

@@ -24,11 +24,10 @@ use crate::adi::run::{means, norms, report, size};
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange::Slots;
-use crate::job::Reduction;
+use crate::job::{self, Reduction};
 use crate::memory;
 use crate::options::Options;
 use crate::report::Report;
-use crate::timer::Timer;
 use crate::verify::Norms;
 use decomposition::Pencil;
 use params::Params;
@@ -55,8 +54,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     solver.step(&mut slots);
     solver.initialize();
 
-    shmem::barrier_all();
-    let timer = Timer::start();
+    let start = job::begin();
     for step in 1..=flow.iterations {
         if step == 1 || step == flow.iterations || step % 20 == 0 {
             console.say(format_args!(" Time step {step:4}"));
@@ -66,7 +64,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     // The reference programs have the norm of the residual in the timed region.
     let mut residual = solver.residual(&mut slots);
     all.sums(&mut residual);
-    let seconds = all.max(timer.seconds());
+    let seconds = all.slowest(start);
 
     let mut sums = [0.0; EQUATIONS + 1];
     sums[..EQUATIONS].copy_from_slice(&solver.error());

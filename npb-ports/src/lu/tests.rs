@@ -14,9 +14,10 @@ use crate::adi::initialize::{AT_REST, forcing, initialize};
 use crate::adi::norms::root_mean_square;
 use crate::adi::rhs::Operator;
 use crate::adi::scheme::{Params, Point};
+use crate::adi::tests::collect;
 use crate::class::Class;
 use crate::cpu::Level;
-use crate::exchange::model::{Event, Mailboxes, Recorder, simulate_seeded};
+use crate::exchange::model::{Event, Mailboxes, scripts, simulate_orders};
 use crate::simd::F64x8;
 
 type Vector = [f64; 5];
@@ -225,18 +226,6 @@ fn by_definition(n: usize, steps: usize) -> Vec<f64> {
     states
 }
 
-fn collect(u: &Field<5>, cell: &crate::adi::partition::Cell, n: usize, states: &mut [f64]) {
-    for k in cell.points(Z) {
-        for j in cell.points(Y) {
-            for i in cell.points(X) {
-                let [x, y, z] = [(X, i), (Y, j), (Z, k)].map(|(d, at)| cell.global(d, at));
-                let at = ((z * n + y) * n + x) * 5;
-                states[at..at + 5].copy_from_slice(&u.get(i, j, k));
-            }
-        }
-    }
-}
-
 /// The same by the solver on `n_pes` PEs, and the sums of the norms and the integral.
 fn result(n: usize, n_pes: usize, steps: usize, level: Level) -> (Vec<f64>, [f64; 11]) {
     result_of(&params(n), n_pes, steps, level)
@@ -336,19 +325,16 @@ fn class_s_verifies_at_every_level() {
 }
 
 /// What each PE sends and waits for in some steps and the residual.
-fn scripts(n: usize, n_pes: usize) -> Vec<Vec<Event>> {
-    let script = |pe| {
-        let mut recorder = Recorder::default();
+fn messages(n: usize, n_pes: usize) -> Vec<Vec<Event>> {
+    scripts(n_pes, |pe, recorder| {
         let pencil = Pencil::new(n, pe, n_pes);
         let mut solver = Solver::new(pencil, &params(n), Level::best()).unwrap();
         for _ in 0..3 {
-            solver.step(&mut recorder);
+            solver.step(recorder);
             solver.initialize();
         }
-        solver.residual(&mut recorder);
-        recorder.0
-    };
-    (0..n_pes).map(script).collect()
+        solver.residual(recorder);
+    })
 }
 
 #[test]
@@ -363,14 +349,11 @@ fn no_slot_is_overwritten_in_any_order() {
         (27, 9),
     ] {
         assert!(rule(n).allows(n_pes));
-        let scripts = scripts(n, n_pes);
-        for seed in 0..60 {
-            simulate_seeded(&scripts, seed);
-        }
+        simulate_orders(&messages(n, n_pes), 60);
     }
 }
 
 #[test]
 fn one_pe_sends_nothing() {
-    assert!(scripts(12, 1)[0].is_empty());
+    assert!(messages(12, 1)[0].is_empty());
 }

@@ -23,17 +23,17 @@ use crate::class::Class;
 use crate::console::Console;
 use crate::error::Error;
 use crate::exchange;
-use crate::job::Reduction;
+use crate::job::{self, Reduction};
 use crate::memory;
 use crate::options::Options;
 use crate::report::{Report, Size, Value};
-use crate::timer::Timer;
 use crate::verify::{Check, Verification};
 use charges::Extremes;
 use decomposition::Decomposition;
 use halo::Slots;
 use params::Params;
 use pipeline::Pipeline;
+use std::time::Instant;
 use vcycle::Multigrid;
 
 /// Runs MG on all PEs.
@@ -42,7 +42,7 @@ use vcycle::Multigrid;
 /// If the number of PEs is no power of two or too large, or memory or the symmetric heap is too
 /// small.
 pub fn run(options: &Options) -> Result<Report, Error> {
-    let (class, start) = (options.class(), Timer::start());
+    let (class, called) = (options.class(), Instant::now());
     let params = Params::of(class);
     let (pe, n_pes) = (shmem::my_pe(), shmem::n_pes());
     let console = Console::new(options);
@@ -63,13 +63,12 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     grids.start();
     grids.cycle(true);
     grids.reset();
-    let preparation = all.max(start.seconds());
+    let preparation = all.slowest(called);
     console.say(format_args!(
         "\n Initialization time: {preparation:15.3} seconds\n"
     ));
 
-    shmem::barrier_all();
-    let timer = Timer::start();
+    let start = job::begin();
     let norm = |squares| (all.sum(squares) / params.points()).sqrt();
     let first_norm = norm(grids.start());
     let mut squares = 0.0;
@@ -81,7 +80,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
         squares = grids.cycle(last);
     }
     let last_norm = norm(squares);
-    let seconds = all.max(timer.seconds());
+    let seconds = all.slowest(start);
 
     all.free()?;
     grids.into_partners().free()?;

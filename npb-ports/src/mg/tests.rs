@@ -8,7 +8,7 @@ use super::params::Params;
 use super::vcycle::Multigrid;
 use crate::class::Class;
 use crate::cpu::Level;
-use crate::exchange::model::{Event, Mailboxes, Recorder, simulate_seeded};
+use crate::exchange::model::{Event, Mailboxes, Recorder, simulate_orders};
 use crate::verify::Check;
 
 /// The square sums of the first and the last residual of class S, over all of `n_pes` threads.
@@ -88,9 +88,7 @@ fn no_slot_is_overwritten_before_it_is_taken() {
         (4, 256, 1),
     ] {
         let scripts: Vec<_> = (0..n_pes).map(|pe| events(levels, pe, n_pes)).collect();
-        for seed in 0..orders {
-            simulate_seeded(&scripts, seed);
-        }
+        simulate_orders(&scripts, orders);
     }
 }
 

@@ -67,47 +67,15 @@ fn baseline<K: VectorKernel>(kernel: K) -> K::Output {
 #[cfg(target_arch = "aarch64")]
 type Baseline = neon::Neon;
 #[cfg(not(target_arch = "aarch64"))]
-type Baseline = plain::Eight;
+type Baseline = crate::simd::F64x8;
 
 /// Any other processor: arrays, of which the compiler makes what it can.
 #[cfg(not(target_arch = "aarch64"))]
 mod plain {
     use super::Vector;
-    use crate::cpu::mul_add;
-    use std::ops::{Add, Mul, Sub};
+    use crate::simd::F64x8;
 
-    #[derive(Clone, Copy)]
-    pub(super) struct Eight([f64; 8]);
-
-    impl Eight {
-        #[inline(always)]
-        fn with(mut self, other: Self, f: impl Fn(f64, f64) -> f64) -> Self {
-            for (x, y) in self.0.iter_mut().zip(other.0) {
-                *x = f(*x, y);
-            }
-            self
-        }
-    }
-
-    macro_rules! by_lane {
-        ($($trait:ident $method:ident $op:tt;)*) => {$(
-            impl $trait for Eight {
-                type Output = Self;
-                #[inline(always)]
-                fn $method(self, other: Self) -> Self {
-                    self.with(other, |x, y| x $op y)
-                }
-            }
-        )*};
-    }
-
-    by_lane! {
-        Add add +;
-        Sub sub -;
-        Mul mul *;
-    }
-
-    impl Vector for Eight {
+    impl Vector for F64x8 {
         #[inline(always)]
         fn splat(x: f64) -> Self {
             Self([x; 8])
@@ -129,11 +97,8 @@ mod plain {
         }
 
         #[inline(always)]
-        fn mul_add(mut self, b: Self, c: Self) -> Self {
-            for ((x, b), c) in self.0.iter_mut().zip(b.0).zip(c.0) {
-                *x = mul_add::<false>(*x, b, c);
-            }
-            self
+        fn mul_add(self, b: Self, c: Self) -> Self {
+            self.mul_add::<false>(b, c)
         }
 
         #[inline(always)]
