@@ -18,8 +18,7 @@
 //! * `pages`: what pages of the heap cost, by their kind.
 //! * `waiting`: what it costs that many PEs wait for one.
 //! * `many`: first calls of collectives among many PEs, and page tables of all.
-//! * `npb_beside`: rates of the NAS benchmarks beside those of other implementations.
-//! * `npb_table`: rates of the NAS benchmarks.
+//! * `npb_rates`: rates of the NAS benchmarks, also beside those of other implementations.
 //!
 //! `cargo bench -p shmem-benches` runs the benchmarks that criterion repeats and compares, `benches/`: "Judging a change" in
 //! `docs/performance.md` says how to find out with them whether a change made something slower.

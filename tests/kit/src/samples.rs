@@ -3,7 +3,6 @@
 use std::fmt::{Display, Write as _};
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Writes samples as lines of JSON: objects, of which the first tells where they were taken.
@@ -59,15 +58,6 @@ fn write_line<'a>(
     writeln!(out, "{{{}}}", fields.join(","))
 }
 
-/// Makes a directory for samples, if need be, with a file that tells where they are taken.
-///
-/// # Errors
-/// If that fails.
-pub fn directory(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)?;
-    fs::write(path.join("about.txt"), about())
-}
-
 /// First line that a command prints, if it succeeds.
 pub fn first_line(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program)
@@ -79,17 +69,6 @@ pub fn first_line(program: &str, args: &[&str]) -> Option<String> {
         .filter(|o| o.status.success())?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().next().map(|line| line.trim().to_owned())
-}
-
-/// A file of samples in such a directory, with the names of their columns.
-///
-/// # Errors
-/// If it cannot be made.
-pub fn csv(path: &Path, name: &str, columns: &str) -> io::Result<fs::File> {
-    directory(path)?;
-    let mut file = fs::File::create(path.join(name))?;
-    writeln!(file, "{columns}")?;
-    Ok(file)
 }
 
 /// The machine, its load now, and the commit of the checkout that this program was built in: one
