@@ -4,108 +4,66 @@
 //! that works as it is; in a static one both definitions would clash, so the library's has to be weak, and
 //! stable Rust has no way to say so. The binding is one half byte of a symbol, which is changed here.
 
-use std::fmt;
+use object::LittleEndian;
+use object::elf::{FileHeader64, SHT_SYMTAB, STB_GLOBAL, STB_WEAK, Sym64};
+use object::read::archive::ArchiveFile;
+use object::read::elf::{FileHeader, SectionHeader, Sym};
 
-/// Why an archive cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damaged(&'static str);
+type Elf = FileHeader64<LittleEndian>;
 
-impl fmt::Display for Damaged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not an archive of ELF objects: {}", self.0)
-    }
-}
-
-const MAGIC: &[u8] = b"!<arch>\n";
-/// Length of the header of a member, and where in it the length of the member is.
-const MEMBER: usize = 60;
-const MEMBER_LEN: std::ops::Range<usize> = 48..58;
-
-const SHT_SYMTAB: u64 = 2;
-const SYMBOL: usize = 24;
-const GLOBAL: u8 = 1;
-const WEAK: u8 = 2;
+/// Where a symbol has its binding, in the upper half of a byte.
+const BINDING: usize = 4;
 
 /// Makes the global symbols weak that `archive` defines and `chosen` chooses. Gives their number.
 ///
 /// # Errors
 /// If the bytes are not an archive, or a member is a damaged object.
-pub fn weaken(archive: &mut [u8], chosen: impl Fn(&str) -> bool) -> Result<usize, Damaged> {
-    if !archive.starts_with(MAGIC) {
-        return Err(Damaged("its first bytes are others"));
-    }
-    let (mut at, mut changed) = (MAGIC.len(), 0);
-    while at < archive.len() {
-        let header = archive
-            .get(at..at + MEMBER)
-            .ok_or(Damaged("the header of a member is cut off"))?;
-        let len = std::str::from_utf8(&header[MEMBER_LEN])
-            .ok()
-            .and_then(|text| text.trim_end().parse::<usize>().ok())
-            .ok_or(Damaged("the length of a member is no number"))?;
-        let start = at + MEMBER;
-        let member = start
-            .checked_add(len)
-            .and_then(|end| archive.get_mut(start..end))
-            .ok_or(Damaged("a member is cut off"))?;
-        if member.starts_with(b"\x7fELF\x02\x01") {
-            changed += weaken_object(member, &chosen).ok_or(Damaged("an object is damaged"))?;
-        }
-        at = (start + len).next_multiple_of(2);
-    }
-    Ok(changed)
-}
-
-/// A little-endian number of at most 8 bytes.
-fn number<const LEN: usize>(bytes: &[u8], at: usize) -> Option<u64> {
-    let mut wide = [0; 8];
-    wide[..LEN].copy_from_slice(bytes.get(at..at.checked_add(LEN)?)?);
-    Some(u64::from_le_bytes(wide))
-}
-
-fn index<const LEN: usize>(bytes: &[u8], at: usize) -> Option<usize> {
-    number::<LEN>(bytes, at)?.try_into().ok()
-}
-
-fn weaken_object(elf: &mut [u8], chosen: &impl Fn(&str) -> bool) -> Option<usize> {
-    let table = index::<8>(elf, 40)?;
-    let entry_len = index::<2>(elf, 58)?;
-    let entry = |i: usize| table.checked_add(i.checked_mul(entry_len)?);
-    let mut n_sections = index::<2>(elf, 60)?;
-    if n_sections == 0 && table != 0 {
-        // More than the header can say: the first entry does.
-        n_sections = index::<8>(elf, entry(0)? + 32)?;
-    }
-    let mut changed = 0;
-    for i in 0..n_sections {
-        let section = entry(i)?;
-        if number::<4>(elf, section + 4)? != SHT_SYMTAB {
+pub fn weaken(archive: &mut [u8], chosen: impl Fn(&str) -> bool) -> Result<usize, object::Error> {
+    let mut places = Vec::new();
+    for member in ArchiveFile::parse(&*archive)?.members() {
+        let member = member?;
+        let object = member.data(&*archive)?;
+        if !object.starts_with(b"\x7fELF\x02\x01") {
             continue;
         }
-        let (start, len) = (
-            index::<8>(elf, section + 24)?,
-            index::<8>(elf, section + 32)?,
-        );
-        let names = index::<8>(elf, entry(index::<4>(elf, section + 40)?)? + 24)?;
-        for symbol in (start..start.checked_add(len)?).step_by(SYMBOL) {
-            let defined = number::<2>(elf, symbol + 6)? != 0;
-            let name_at = names.checked_add(index::<4>(elf, symbol)?)?;
-            let name = elf.get(name_at..)?.split(|&b| b == 0).next()?;
-            let hit = std::str::from_utf8(name).is_ok_and(chosen);
-            let info = elf.get_mut(symbol + 4)?;
-            if defined && hit && *info >> 4 == GLOBAL {
-                *info = WEAK << 4 | *info & 15;
-                changed += 1;
-            }
+        let (start, _) = member.file_range();
+        of_object(object, &chosen, |at| places.push(start as usize + at))?;
+    }
+    for &at in &places {
+        archive[at] = STB_WEAK.0 << 4 | archive[at] & 15;
+    }
+    Ok(places.len())
+}
+
+/// Where the global symbols that `object` defines and `chosen` chooses have their binding.
+fn of_object(
+    object: &[u8],
+    chosen: &impl Fn(&str) -> bool,
+    mut found: impl FnMut(usize),
+) -> Result<(), object::Error> {
+    let endian = LittleEndian;
+    let sections = Elf::parse(object)?.sections(endian, object)?;
+    let symbols = sections.symbols(endian, object, SHT_SYMTAB)?;
+    if symbols.is_empty() {
+        return Ok(());
+    }
+    let table = sections.section(symbols.section())?.sh_offset(endian) as usize;
+    for (index, symbol) in symbols.enumerate() {
+        let name = std::str::from_utf8(symbols.symbol_name(endian, symbol)?);
+        let global = symbol.st_bind() == STB_GLOBAL && !symbol.is_undefined(endian);
+        if global && name.is_ok_and(chosen) {
+            found(table + index.0 * size_of::<Sym64<LittleEndian>>() + BINDING);
         }
     }
-    Some(changed)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::{Machine, note_object};
+
+    const MAGIC: &[u8] = b"!<arch>\n";
 
     /// An archive of an odd member that is no object, and of `object`.
     fn archive(object: &[u8]) -> Vec<u8> {
@@ -129,10 +87,9 @@ mod tests {
         assert_eq!(weaken(&mut undefined, |name| name == "f"), Ok(0));
         assert_eq!(undefined, before);
 
-        // The same object with the symbol in its first section: its entry ends 24 bytes on.
+        // The same object with the symbol in its first section.
         let mut defining = object.clone();
-        let symbols = 64 + 24 + 8; // after header, note and padding: a multiple of 8 already
-        let at = (symbols..object.len())
+        let at = (0..object.len())
             .step_by(8)
             .find(|&at| object[at..at + 8] == [1, 0, 0, 0, 16, 0, 0, 0])
             .expect("the global symbol");
@@ -143,7 +100,7 @@ mod tests {
         assert_eq!(defined, want);
         assert_eq!(weaken(&mut defined, |name| name == "f"), Ok(1));
         let end = want.len() - (object.len() - at).next_multiple_of(2);
-        want[end + 4] = WEAK << 4;
+        want[end + BINDING] = STB_WEAK.0 << 4;
         assert_eq!(defined, want);
     }
 

@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use crate::archive::Damaged;
 use crate::glibc::{Glibc, Need};
 
 /// Why an installation failed.
@@ -39,7 +38,7 @@ pub enum Error {
     /// What this file runs on is not known.
     Machine(PathBuf),
     /// The static library is not what it should be.
-    Archive(PathBuf, Damaged),
+    Archive(PathBuf, object::Error),
     /// There is no crate of this name, only these.
     NoCrate(String, String),
     /// `tests/jobs/layouts/named.txt` has no layout of this name.
@@ -97,7 +96,9 @@ impl fmt::Display for Error {
                 "{} is no program for x86-64, AArch64 or RISC-V of 64 bits",
                 path.display()
             ),
-            Self::Archive(path, why) => write!(f, "{}: {why}", path.display()),
+            Self::Archive(path, why) => {
+                write!(f, "{} is no archive of ELF objects: {why}", path.display())
+            }
             Self::NoCrate(name, names) => write!(
                 f,
                 "there are no tests for a crate {name}, only for: {names} (all tests: ci/test.sh)"
