@@ -20,9 +20,16 @@ use crate::sync::{AtomicBool, Ordering};
 
 #[path = "../../connect/src/endpoint/asleep.rs"]
 mod asleep;
-#[allow(dead_code, unreachable_pub)] // models use a part of it
+#[path = "../../connect/src/endpoint/completions.rs"]
+mod completions;
+#[allow(dead_code)] // models use a part of it
+#[path = "../../connect/src/endpoint/life.rs"]
+mod life;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../../connect/src/endpoint/lock.rs"]
 mod lock;
+#[path = "../../connect/src/endpoint/notices.rs"]
+mod notices;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../connect/src/endpoint/progress.rs"]
 mod progress;
@@ -33,7 +40,9 @@ mod driver {
     use shmem_ib::verbs::{Completion, Cq, Hca, WcStatus};
 
     use super::atomics::by_owner::owner::Owner;
-    use super::error::ConnError;
+    use super::completions::Completions;
+    use super::life::Life;
+    use super::notices::{Inbound, Notices};
     use crate::host::Model;
     use crate::sleep::Host;
 
@@ -43,28 +52,23 @@ mod driver {
         /// Completions that were taken.
         pub(super) completed: u32,
         pub(super) manager: Manager,
-        pub(super) cq: Cq,
-        pub(super) batch: Box<[Completion]>,
+        pub(super) completions: Completions,
         pub(super) alarm: Option<u64>,
-        pub(super) late: Vec<Completion>,
-        pub(super) held: Nothing,
-        pub(super) uncovered: Vec<u32>,
+        pub(super) sends: Sends,
         pub(super) ahead: Nothing,
         pub(super) composer: Nothing,
         pub(super) unanswered: u64,
         pub(super) attention: Vec<u32>,
-        pub(super) rc_packets: u64,
-        pub(super) inbound: u64,
         pub(super) owner: Option<Owner>,
-        pub(super) on_inbound: Option<fn()>,
-        pub(super) notify: bool,
-        pub(super) wakers: Vec<std::task::Waker>,
-        pub(super) fetched: bool,
-        pub(super) untold_failure: Option<ConnError>,
-        pub(super) closing: bool,
-        pub(super) closed: bool,
-        pub(super) await_end: u32,
-        pub(super) opening: u64,
+        pub(super) inbound: Inbound,
+        pub(super) notices: Notices,
+        pub(super) life: Life,
+    }
+
+    #[derive(Default)]
+    pub(super) struct Sends {
+        pub(super) held: Nothing,
+        pub(super) uncovered: Vec<u32>,
     }
 
     /// What there is never any of.
@@ -114,28 +118,17 @@ mod driver {
                 hca,
                 completed: 0,
                 manager: Manager::default(),
-                cq: Cq(0),
-                batch: Box::default(),
+                completions: Completions::new(Cq(0)),
                 alarm: None,
-                late: Vec::new(),
-                held: Nothing,
-                uncovered: Vec::new(),
+                sends: Sends::default(),
                 ahead: Nothing,
                 composer: Nothing,
                 unanswered: 0,
                 attention: Vec::new(),
-                rc_packets: 0,
-                inbound: 0,
                 owner: None,
-                on_inbound: None,
-                notify: false,
-                wakers: Vec::new(),
-                fetched: false,
-                untold_failure: None,
-                closing: false,
-                closed: false,
-                await_end: 0,
-                opening: 0,
+                inbound: Inbound::default(),
+                notices: Notices::default(),
+                life: Life::default(),
             }
         }
     }
@@ -149,7 +142,8 @@ mod driver {
             self.completed += 1;
         }
         pub(super) fn tear_down(&mut self) {
-            (self.closing, self.closed, self.notify) = (true, true, true);
+            (self.life.closing, self.life.closed) = (true, true);
+            self.notices.happened = true;
         }
         pub(super) fn has_answers(&self) -> bool {
             false
@@ -190,7 +184,7 @@ mod awaited {
 }
 
 mod error {
-    #[derive(Clone)]
+    #[derive(Clone, Debug)]
     pub(super) struct ConnError;
 }
 
@@ -406,7 +400,7 @@ fn the_end_of_an_endpoint_ends_its_progress_thread() {
         job.stop.store(true, Ordering::Release);
         {
             let mut locked = job.endpoint.lock();
-            (locked.closing, locked.notify) = (true, true);
+            (locked.life.closing, locked.notices.happened) = (true, true);
         }
         job.endpoint.lock().end();
         job.stop();

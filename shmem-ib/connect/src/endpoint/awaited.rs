@@ -68,7 +68,7 @@ impl<H: Hca> Driver<H> {
     /// Tells who wants to know what became of the connection to `pe`.
     pub(super) fn tell_link(&self, pe: u32, change: LinkChange) {
         if let Some(tell) = &self.on_link {
-            tell(self.config.pe_of(pe), change, self.qps_alive);
+            tell(self.config.pe_of(pe), change, self.qps.alive);
         }
     }
 

@@ -65,7 +65,7 @@ impl<H: Hca> Endpoint<H> {
     /// Gives a branch what it has from this endpoint.
     fn adopt(&self, branch: &Arc<Self>) -> Result<(), ConnError> {
         let mut own = self.lock();
-        if own.closing {
+        if own.life.closing {
             let over = own.over();
             drop(own);
             branch.abort();
@@ -105,7 +105,7 @@ impl<H: Hca> Endpoint<H> {
         let shared = self.hca.shares_memory(&owner.hca);
         let mut locked = self.lock();
         for LocalSegment { id, mr, .. } in theirs {
-            if locked.closing || locked.segments.iter().any(|own| own.id == id) {
+            if locked.life.closing || locked.segments.iter().any(|own| own.id == id) {
                 continue;
             }
             let mr = match shared {

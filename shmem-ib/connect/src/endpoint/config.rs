@@ -4,10 +4,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::atomics::by_owner::books::ANSWER_SLOTS;
+use super::connecting::ud::SEND_SLOTS;
+use super::driver::more_completions;
+use super::error::ConnError;
 use crate::UdAddress;
-#[cfg(doc)]
-use crate::admission::MAX_BRANCHES;
-use crate::admission::number_of;
+use crate::admission::{MAX_BRANCHES, number_of};
 use crate::interface::Local;
 use crate::manager::Identity;
 use crate::retry::RetryPolicy;
@@ -163,6 +165,89 @@ impl Default for EndpointConfig {
 }
 
 impl EndpointConfig {
+    /// Whether all settings are in range, at this port.
+    ///
+    /// # Errors
+    /// Which one is not.
+    pub(super) fn check(&self, port: &PortInfo) -> Result<(), ConnError> {
+        let by_owner = self.atomics.by_owner(port);
+        let xrc = matches!(self.transport, Transport::Xrc { .. });
+        if by_owner && xrc {
+            return Err(ConnError::OwnerOverXrc);
+        }
+        // What atomics executed by the owner need besides, per queue pair and in all.
+        let more_wr = if by_owner { ANSWER_SLOTS } else { 0 };
+        let more_cqe = more_completions(by_owner);
+        let (branch, n_pes) = (self.branch, self.n_pes);
+        let last = number_of(n_pes.saturating_sub(1), branch, n_pes);
+        let (sq, ud, cq) = (self.sq_depth, self.ud_depth, self.cq_depth);
+        let fits_sq = sq > 0 && sq.saturating_add(more_wr) <= port.max_qp_wr;
+        let least_cq = u64::from(ud) + u64::from(SEND_SLOTS);
+        let fits_cq = u64::from(cq) > least_cq && cq.saturating_add(more_cqe) <= port.max_cqe;
+        for (what, value, good, allowed) in [
+            ("pe", self.pe, self.pe < n_pes, "below n_pes"),
+            (
+                "branch",
+                branch,
+                branch == 0 || branch <= MAX_BRANCHES && last.is_some() && !xrc,
+                "at most 64, with fewer than 2^32 numbers in all, and none over XRC",
+            ),
+            (
+                "rc_timeout",
+                self.rc_timeout.into(),
+                (1..=31).contains(&self.rc_timeout),
+                "1 to 31",
+            ),
+            (
+                "rc_retry",
+                self.rc_retry.into(),
+                self.rc_retry <= 7,
+                "0 to 7",
+            ),
+            (
+                "rnr_retry",
+                self.rnr_retry.into(),
+                self.rnr_retry <= 7,
+                "0 to 7",
+            ),
+            (
+                "rnr_timer",
+                self.rnr_timer.into(),
+                self.rnr_timer <= 31,
+                "0 to 31",
+            ),
+            ("sq_depth", sq, fits_sq, "1 to the device's limit"),
+            (
+                "ud_depth",
+                ud,
+                ud > 0 && ud <= port.max_qp_wr,
+                "1 to the device's limit",
+            ),
+            (
+                "cq_depth",
+                cq,
+                fits_cq,
+                "above ud_depth + 16, up to the device's limit",
+            ),
+            (
+                "max_rd_atomic",
+                self.max_rd_atomic.into(),
+                self.max_rd_atomic > 0,
+                "at least 1",
+            ),
+        ] {
+            if !good {
+                let value = value.into();
+                return Err(ConnError::Config {
+                    what,
+                    value,
+                    allowed,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// This endpoint in connection messages, and in what peers are told over connections.
     pub(super) const fn number(&self) -> u32 {
         match number_of(self.pe, self.branch, self.n_pes) {

@@ -2,7 +2,6 @@
 //! of both. Each room of the endpoint adds what it does with them.
 
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Instant;
 
 use hashbrown::HashMap;
@@ -12,35 +11,44 @@ use super::atomics::by_owner::owner::{Owner, RECEIVES};
 use super::atomics::lines::Composer;
 use super::awaited::TellLink;
 use super::buffers::{INLINE_MAX, LocalSegment, Pool};
+use super::completions::Completions;
 use super::config::{Directory, EndpointConfig, Transport};
 use super::connecting::domain::XrcDomain;
 use super::connecting::ud::{SEND_SLOTS, UdPort};
 use super::error::ConnError;
+use super::life::Life;
 use super::lock::Endpoint;
+use super::notices::{Inbound, Notices};
 use super::operations::accounts::{Accounts, Gauge};
 use super::operations::held::Held;
 use super::operations::put_get::copied_on;
+use super::operations::sends::Sends;
 use super::operations::silent::Telling;
 use super::operations::table::OpTable;
 use super::peer::{Ahead, Peer};
+use super::queue_pairs::QueuePairs;
 use crate::UdAddress;
 use crate::manager::Manager;
 use crate::message::{MAX_LEN, packet_key};
+use shmem_verbs::Hca;
 use shmem_verbs::rng::Rng;
-use shmem_verbs::{Completion, Cq, Hca, Qpn};
 
 /// A datagram and its length.
 type Sealed = ([u8; MAX_LEN], usize);
 
+/// What is copied, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copies {
+    /// Longest payload that is copied while posting.
+    pub(super) inline: usize,
+    /// Longest local buffer outside the segments that is copied.
+    pub(super) buffer: usize,
+}
+
 pub(super) struct Driver<H: Hca> {
     pub(super) hca: Arc<H>,
-    pub(super) cq: Cq,
-    /// Where completions are taken to; empty before the first poll, and during one.
-    pub(super) batch: Box<[Completion]>,
-    /// Longest payload that is copied while posting, in bytes.
-    pub(super) max_inline: usize,
-    /// Longest local buffer outside the segments that is copied, in bytes.
-    pub(super) copied: usize,
+    pub(super) completions: Completions,
+    pub(super) copies: Copies,
     pub(super) config: EndpointConfig,
     clock: Instant,
     /// The deadline that the HCA knows.
@@ -51,15 +59,12 @@ pub(super) struct Driver<H: Hca> {
     /// Where peers send connection messages to.
     pub(super) address: UdAddress,
     pub(super) ud: Option<UdPort>,
+    pub(super) qps: QueuePairs,
     pub(super) peers: HashMap<u32, Peer>,
     pub(super) ops: OpTable,
+    pub(super) sends: Sends,
     pub(super) pool: Pool,
     pub(super) segments: Vec<LocalSegment>,
-    /// Work requests posted since the beginning: the clock of the connections' last uses.
-    pub(super) posts: u64,
-    /// Work requests of operations posted since the beginning, and those of them that do not tell.
-    pub(super) requests: u64,
-    pub(super) silent: u64,
     /// Peers whose connection is being drained, when operations have completed.
     pub(super) attention: Vec<u32>,
     pub(super) directory: Option<Arc<dyn Directory>>,
@@ -68,20 +73,10 @@ pub(super) struct Driver<H: Hca> {
     /// Datagrams that wait for the job's identity, without which nobody can say what they are;
     /// `None` once that is known.
     pub(super) sealed: Option<Vec<Sealed>>,
-    /// RC work requests posted and not completed.
-    pub(super) in_flight: u32,
-    /// Which work requests tell of their completion.
-    pub(super) telling: Telling,
-    /// Those of which the device is not told yet.
-    pub(super) held: Held,
-    /// Peers towards which the last ones do not.
-    pub(super) uncovered: Vec<u32>,
     /// If owners execute atomics: what this takes.
     pub(super) owner: Option<Owner>,
     /// Atomics that owners are to execute, and have not answered.
     pub(super) unanswered: u64,
-    /// Completions taken ahead of time, see [`Driver::take_last_receives`].
-    pub(super) late: Vec<Completion>,
     /// Peers that are to be connected before they are used.
     pub(super) ahead: Ahead,
     /// What each context has under way.
@@ -90,37 +85,11 @@ pub(super) struct Driver<H: Hca> {
     pub(super) composer: Composer,
     /// How many of them have not ended.
     pub(super) composed: Gauge,
-    pub(super) qps_created: u64,
-    pub(super) qps_alive: u32,
-    /// RC packets received when last looked at; only kept while closing.
-    pub(super) rc_packets: u64,
-    /// Inbound operations when last looked at.
-    pub(super) inbound: u64,
-    /// Told when that changes.
-    pub(super) on_inbound: Option<Box<dyn Fn() + Send + Sync>>,
+    pub(super) inbound: Inbound,
+    pub(super) notices: Notices,
     /// Told of connections that open and close.
     pub(super) on_link: Option<TellLink>,
-    /// Queue pairs that are in error, and why.
-    pub(super) broken: HashMap<Qpn, ConnError>,
-    /// Counts what happens to connections: as long as it is the same, they are.
-    pub(super) changes: u64,
-    /// Something has happened that another thread may be waiting for.
-    pub(super) notify: bool,
-    /// Tasks that are to be polled again when something has happened.
-    pub(super) wakers: Vec<Waker>,
-    /// An operation of this endpoint has written local memory.
-    pub(super) fetched: bool,
-    /// The HCA has failed, and why; and the same until somebody was told.
-    pub(super) failure: Option<ConnError>,
-    pub(super) untold_failure: Option<ConnError>,
-    /// Nothing may be started any more.
-    pub(super) closing: bool,
-    /// Threads that sleep until `closed`.
-    pub(super) await_end: u32,
-    /// Queue pairs and registrations are gone.
-    pub(super) closed: bool,
-    /// How often the endpoint was opened before this.
-    pub(super) opening: u64,
+    pub(super) life: Life,
 }
 
 impl<H: Hca> Driver<H> {
@@ -158,25 +127,25 @@ impl<H: Hca> Driver<H> {
             None => Manager::new(&identity, local, seed),
             Some(_) => Manager::of_nodes(&identity, local, seed),
         };
-        let max_inline = (port.max_inline as usize).min(INLINE_MAX);
         let copied = config.copied.unwrap_or_else(|| copied_on(&port));
-        let copied = copied.max(Pool::MAX);
-        let held = Held::new(config.hold);
+        let copies = Copies {
+            inline: (port.max_inline as usize).min(INLINE_MAX),
+            buffer: copied.max(Pool::MAX),
+        };
         let telling = Telling::new(
             config.signal_every,
             config.sq_depth,
             most_in_flight(&config),
         );
+        let sends = Sends::new(telling, Held::new(config.hold));
         let sealed = config.identity_later.then(Vec::new);
         if sealed.is_none() {
             hca.set_key(packet_key(config.job_key));
         }
         Ok(Self {
             hca: Arc::clone(hca),
-            cq,
-            batch: Box::default(),
-            max_inline,
-            copied,
+            completions: Completions::new(cq),
+            copies,
             config,
             clock: Instant::now(),
             alarm: None,
@@ -184,45 +153,26 @@ impl<H: Hca> Driver<H> {
             xrc,
             address,
             ud: Some(ud),
+            qps: QueuePairs::default(),
             peers: HashMap::new(),
             ops: OpTable::default(),
+            sends,
             pool: Pool::new(),
             segments: Vec::new(),
-            posts: 0,
-            requests: 0,
-            silent: 0,
             attention: Vec::new(),
             directory: None,
             branches: Vec::new(),
             sealed,
-            in_flight: 0,
-            telling,
-            held,
-            uncovered: Vec::new(),
             owner: by_owner.then(Owner::new),
             unanswered: 0,
-            late: Vec::new(),
             ahead: Ahead::default(),
             accounts: Accounts::default(),
             composer: Composer::default(),
             composed,
-            qps_created: 0,
-            qps_alive: 0,
-            rc_packets: 0,
-            inbound: 0,
-            on_inbound: None,
+            inbound: Inbound::default(),
+            notices: Notices::default(),
             on_link: None,
-            broken: HashMap::new(),
-            changes: 0,
-            notify: false,
-            wakers: Vec::new(),
-            fetched: false,
-            failure: None,
-            untold_failure: None,
-            closing: false,
-            await_end: 0,
-            closed: false,
-            opening: 0,
+            life: Life::default(),
         })
     }
 
@@ -230,11 +180,13 @@ impl<H: Hca> Driver<H> {
     /// told, stay.
     pub(super) fn replace(&mut self, next: Self) {
         let next = Self {
-            await_end: self.await_end,
-            opening: self.opening + 1,
+            life: self.life.next(),
             alarm: self.alarm,
-            wakers: std::mem::take(&mut self.wakers),
-            notify: true,
+            notices: Notices {
+                happened: true,
+                wakers: std::mem::take(&mut self.notices.wakers),
+                ..Notices::default()
+            },
             ..next
         };
         *self = next;
@@ -242,7 +194,7 @@ impl<H: Hca> Driver<H> {
 
     /// Whether any operation is under way.
     pub(super) fn is_busy(&self) -> bool {
-        self.in_flight > 0 || self.unanswered > 0 || self.composed.get() > 0
+        self.sends.in_flight > 0 || self.unanswered > 0 || self.composed.get() > 0
     }
 
     /// How many work requests of operations the completion queue has room for.

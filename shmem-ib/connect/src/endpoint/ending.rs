@@ -81,12 +81,12 @@ impl<H: Hca> Endpoint<H> {
 
     fn close_alone(&self) {
         let mut locked = self.lock();
-        if locked.closing {
+        if locked.life.closing {
             locked.until_closed(Duration::MAX);
             return;
         }
-        locked.closing = true;
-        locked.notify = true; // threads that connect or wait for room give up
+        locked.life.closing = true;
+        locked.notices.happened = true; // threads that connect or wait for room give up
         locked.complete_operations();
         locked.take_leave();
         locked.end();
@@ -110,7 +110,8 @@ impl<H: Hca> Locked<'_, H> {
     /// should it not, this does not wait for ever.
     fn complete_operations(&mut self) {
         let longest = (self.config.rc_give_up() * 2).max(LEAST_WAIT);
-        let under_way = |d: &Driver<H>| u64::from(d.in_flight) + d.unanswered + d.composed.get();
+        let under_way =
+            |d: &Driver<H>| u64::from(d.sends.in_flight) + d.unanswered + d.composed.get();
         let (mut left, mut since) = (under_way(self), Instant::now());
         self.wait_until(
             |_| Awaited::Close,
@@ -118,7 +119,7 @@ impl<H: Hca> Locked<'_, H> {
                 if under_way(d) != left {
                     (left, since) = (under_way(d), Instant::now());
                 }
-                (left == 0 || d.closed || since.elapsed() >= longest).then_some(())
+                (left == 0 || d.life.closed || since.elapsed() >= longest).then_some(())
             },
         );
     }
@@ -137,7 +138,7 @@ impl<H: Hca> Locked<'_, H> {
             self.poll();
         }
         let mut told = None;
-        while !self.closed {
+        while !self.life.closed {
             let sent = self.ud.as_ref().is_none_or(|ud| ud.is_idle());
             if self.manager.has_left() && sent {
                 return;
@@ -162,14 +163,14 @@ impl<H: Hca> Driver<H> {
     /// Ends everything if the HCA has failed.
     #[inline]
     pub(super) fn look_for_failure(&mut self) {
-        if self.failure.is_some() || self.hca.failure().is_some() {
+        if self.life.failure.is_some() || self.hca.failure().is_some() {
             self.end_failed();
         }
     }
 
     #[cold]
     fn end_failed(&mut self) {
-        if self.closed {
+        if self.life.closed {
             return;
         }
         let by_hca = || {
@@ -177,8 +178,9 @@ impl<H: Hca> Driver<H> {
             let peer = failure.peer.and_then(|av| self.peer_at(av));
             Some(ConnError::device(failure, peer))
         };
-        let error = self.failure.clone().or_else(by_hca);
-        (self.failure, self.untold_failure) = (error.clone(), error);
+        let error = self.life.failure.clone().or_else(by_hca);
+        self.life.failure.clone_from(&error);
+        self.notices.failure = error;
         self.tear_down();
     }
 
@@ -189,7 +191,7 @@ impl<H: Hca> Driver<H> {
         let reason = format!("{what} a connection message ended with {status:?}");
         let device = format!("the network device at {}", self.hca.port().av);
         let peer = None;
-        self.failure.get_or_insert(ConnError::Device {
+        self.life.fail(ConnError::Device {
             device,
             peer,
             reason,
@@ -198,7 +200,7 @@ impl<H: Hca> Driver<H> {
 
     /// Why nothing may be started any more.
     pub(super) fn over(&self) -> ConnError {
-        self.failure.clone().unwrap_or(ConnError::Closed)
+        self.life.failure.clone().unwrap_or(ConnError::Closed)
     }
 
     fn peer_at(&self, av: AddressVector) -> Option<String> {
@@ -209,8 +211,8 @@ impl<H: Hca> Driver<H> {
 
     /// Destroys all queue pairs and registrations. Operations under way are forgotten.
     pub(super) fn tear_down(&mut self) {
-        self.closing = true;
-        self.closed = true;
+        self.life.closing = true;
+        self.life.closed = true;
         let mut quiet = true;
         for qpn in self.manager.queue_pairs() {
             // Without this the HCA might still use the buffers that are freed below.
@@ -235,10 +237,10 @@ impl<H: Hca> Driver<H> {
             xrc.release(&*self.hca);
         }
         // What still reports to it could not be destroyed, and ends with the HCA.
-        let _ = self.hca.destroy_cq(self.cq);
+        let _ = self.hca.destroy_cq(self.completions.cq);
         self.peers.clear();
-        (self.in_flight, self.unanswered) = (0, 0);
+        (self.sends.in_flight, self.unanswered) = (0, 0);
         self.composer = Composer::default();
-        self.notify = true;
+        self.notices.happened = true;
     }
 }

@@ -114,7 +114,7 @@ impl<H: Hca> Endpoint<H> {
         let guard = self.guard();
         Locked {
             endpoint: self,
-            opening: guard.opening,
+            opening: guard.life.opening,
             guard: Some(guard),
         }
     }
@@ -166,16 +166,16 @@ impl<'a, H: Hca> Locked<'a, H> {
     fn unlock(&mut self) {
         if let Some(mut guard) = self.guard.take() {
             guard.set_alarm();
-            let notify = std::mem::take(&mut guard.notify);
-            let fetched = std::mem::take(&mut guard.fetched);
-            let wakers = match notify {
-                true => std::mem::take(&mut guard.wakers),
+            let notices = &mut guard.notices;
+            let happened = std::mem::take(&mut notices.happened);
+            let fetched = std::mem::take(&mut notices.fetched);
+            let wakers = match happened {
+                true => std::mem::take(&mut notices.wakers),
                 false => Vec::new(),
             };
-            // It comes with a notice.
-            let failure = notify.then(|| guard.untold_failure.take()).flatten();
+            let failure = happened.then(|| notices.failure.take()).flatten();
             drop(guard);
-            if notify && self.endpoint.asleep.anybody() {
+            if happened && self.endpoint.asleep.anybody() {
                 self.endpoint.hca.wake();
             }
             wakers.into_iter().for_each(Waker::wake);
@@ -197,7 +197,7 @@ impl<'a, H: Hca> Locked<'a, H> {
         let result = f(self.endpoint);
         let guard = self.endpoint.guard();
         assert!(
-            guard.opening == self.opening,
+            guard.life.opening == self.opening,
             "an operation was under way in an endpoint that was closed and opened again: no thread may \
              use the library during the last finalize and the init after it"
         );
@@ -278,27 +278,27 @@ impl<'a, H: Hca> Locked<'a, H> {
     /// Sleeps until another thread has closed the endpoint; at most `max`, or longer for no reason.
     pub(super) fn until_closed(&mut self, max: Duration) {
         if let Some(mut guard) = self.guard.take() {
-            guard.await_end += 1;
+            guard.life.await_end += 1;
             let gone = &self.endpoint.gone;
             let mut over = false;
-            while !over && !guard.closed && guard.opening == self.opening {
+            while !over && !guard.life.closed && guard.life.opening == self.opening {
                 let (woken, time) = gone
                     .wait_timeout(guard, max)
                     .unwrap_or_else(PoisonError::into_inner);
                 (guard, over) = (woken, time.timed_out());
             }
-            guard.await_end -= 1;
-            self.opening = guard.opening;
+            guard.life.await_end -= 1;
+            self.opening = guard.life.opening;
             self.guard = Some(guard);
         }
     }
 
     /// Destroys everything, and wakes those who wait for that.
     pub(super) fn end(&mut self) {
-        if !self.closed {
+        if !self.life.closed {
             self.tear_down();
         }
-        if self.await_end > 0 {
+        if self.life.await_end > 0 {
             self.endpoint.gone.notify_all();
         }
     }

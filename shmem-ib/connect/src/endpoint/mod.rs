@@ -53,15 +53,19 @@ mod atomics;
 mod awaited;
 mod branch;
 mod buffers;
+mod completions;
 mod config;
 mod connecting;
 mod driver;
 mod ending;
 mod error;
+mod life;
 mod lock;
+mod notices;
 mod operations;
 mod peer;
 mod progress;
+mod queue_pairs;
 mod segments;
 mod wr_id;
 
@@ -80,13 +84,10 @@ pub use operations::context::Context;
 pub use operations::point::Point;
 pub use operations::put_get::Source;
 
-use self::atomics::by_owner::books::ANSWER_SLOTS;
-use self::connecting::ud::SEND_SLOTS;
-use self::driver::{Driver, more_completions};
+use self::driver::Driver;
 use self::operations::accounts::Gauge;
 use super::stats::ConnectStats;
 use super::{Published, UdAddress};
-use crate::admission::{MAX_BRANCHES, number_of};
 use crate::spin::SpinLimit;
 use shmem_verbs::{Counters, Hca};
 
@@ -129,83 +130,12 @@ impl<H: Hca> Endpoint<H> {
     /// # Errors
     /// A setting is out of range, or the device refuses a queue.
     pub fn new(hca: Arc<H>, config: EndpointConfig) -> Result<Arc<Self>, ConnError> {
-        let check = |what, value: u64, good, allowed| {
-            if good {
-                Ok(())
-            } else {
-                Err(ConnError::Config {
-                    what,
-                    value,
-                    allowed,
-                })
-            }
-        };
         if let Some(failure) = hca.failure() {
             return Err(ConnError::device(failure, None));
         }
         let port = hca.port();
-        let (pe, n_pes) = (u64::from(config.pe), config.n_pes);
-        check("pe", pe, config.pe < n_pes, "below n_pes")?;
-        let branch = config.branch;
-        let xrc = matches!(config.transport, Transport::Xrc { .. });
-        let last = number_of(n_pes - 1, branch, n_pes);
-        let good = branch == 0 || branch <= MAX_BRANCHES && last.is_some() && !xrc;
-        check(
-            "branch",
-            branch.into(),
-            good,
-            "at most 64, with fewer than 2^32 numbers in all, and none over XRC",
-        )?;
-        let timeout = config.rc_timeout;
-        check(
-            "rc_timeout",
-            timeout.into(),
-            (1..=31).contains(&timeout),
-            "1 to 31",
-        )?;
-        check(
-            "rc_retry",
-            config.rc_retry.into(),
-            config.rc_retry <= 7,
-            "0 to 7",
-        )?;
-        let rnr_retry = config.rnr_retry;
-        check("rnr_retry", rnr_retry.into(), rnr_retry <= 7, "0 to 7")?;
-        let rnr_timer = config.rnr_timer;
-        check("rnr_timer", rnr_timer.into(), rnr_timer <= 31, "0 to 31")?;
+        config.check(&port)?;
         let by_owner = config.atomics.by_owner(&port);
-        if by_owner && xrc {
-            return Err(ConnError::OwnerOverXrc);
-        }
-        // What atomics executed by the owner need besides, per queue pair and in all.
-        let more_wr = if by_owner { ANSWER_SLOTS } else { 0 };
-        let more_cqe = more_completions(by_owner);
-        let sq = config.sq_depth;
-        check(
-            "sq_depth",
-            sq.into(),
-            sq > 0 && sq.saturating_add(more_wr) <= port.max_qp_wr,
-            "1 to the device's limit",
-        )?;
-        let ud = config.ud_depth;
-        check(
-            "ud_depth",
-            ud.into(),
-            ud > 0 && ud <= port.max_qp_wr,
-            "1 to the device's limit",
-        )?;
-        let least = u64::from(ud) + u64::from(SEND_SLOTS);
-        let cq = config.cq_depth;
-        let fits = u64::from(cq) > least && cq.saturating_add(more_cqe) <= port.max_cqe;
-        check(
-            "cq_depth",
-            cq.into(),
-            fits,
-            "above ud_depth + 16, up to the device's limit",
-        )?;
-        let rd = config.max_rd_atomic;
-        check("max_rd_atomic", rd.into(), rd > 0, "at least 1")?;
-
         let spin_limit = SpinLimit::new(config.spin_rounds);
         let composed = Gauge::default();
         let driver = Driver::open(&hca, config, composed.clone())?;
@@ -280,7 +210,7 @@ impl<H: Hca> Endpoint<H> {
     /// have changed the memory: for those who sleep until it changes. It is called under the
     /// endpoint's lock, and must not call the endpoint.
     pub fn on_inbound(&self, tell: impl Fn() + Send + Sync + 'static) {
-        self.lock().on_inbound = Some(Box::new(tell));
+        self.lock().inbound.tell = Some(Box::new(tell));
     }
 
     /// Has `tell` called whenever a thread, in whichever call, has found that operations of this endpoint have
@@ -314,12 +244,12 @@ impl<H: Hca> Endpoint<H> {
             xrc_initiators,
             xrc_targets,
             answered: linked.saturating_sub(open),
-            queue_pairs: locked.qps_alive,
-            queue_pairs_created: locked.qps_created,
+            queue_pairs: locked.qps.alive,
+            queue_pairs_created: locked.qps.created,
             messages_dropped: locked.ud.as_ref().map_or(0, |ud| ud.dropped),
-            in_flight: locked.in_flight,
-            requests: locked.requests,
-            silent: locked.silent,
+            in_flight: locked.sends.in_flight,
+            requests: locked.sends.requests,
+            silent: locked.sends.silent,
             atomics_served: locked.owner.as_ref().map_or(0, |owner| owner.served),
             connect: *locked.manager.stats(),
             hca: self.hca.counters(),

@@ -5,14 +5,12 @@
 use std::time::Duration;
 
 use super::atomics::by_owner::owner::Owner;
+use super::completions::BATCH;
 use super::driver::Driver;
 use super::lock::Endpoint;
 use super::wr_id::Whose;
 use crate::sync::Ordering;
 use shmem_verbs::{Completion, Hca};
-
-/// Most completions taken from the HCA at a time.
-const BATCH: usize = 32;
 
 impl<H: Hca> Endpoint<H> {
     /// Handles what has arrived and what is due, without waiting. Returns whether there was
@@ -24,7 +22,7 @@ impl<H: Hca> Endpoint<H> {
     /// Sleeps until there is something to do, at most `max`, and does it.
     pub fn progress_wait(&self, max: Duration) {
         let mut locked = self.lock();
-        if locked.closing && !locked.closed {
+        if locked.life.closing && !locked.life.closed {
             // The thread that closes the endpoint serves it, and sleeps better alone.
             locked.until_closed(max);
             drop(locked);
@@ -43,7 +41,7 @@ impl<H: Hca> Endpoint<H> {
 impl<H: Hca> Driver<H> {
     /// When a connection timer is due.
     fn deadline(&mut self) -> Option<u64> {
-        if self.closed {
+        if self.life.closed {
             return None;
         }
         self.manager.next_timeout()
@@ -63,26 +61,22 @@ impl<H: Hca> Driver<H> {
     /// Takes completions and lets timers act. Returns whether anything happened, operations of
     /// peers included.
     pub(super) fn poll(&mut self) -> bool {
-        if self.closed {
+        if self.life.closed {
             return false;
         }
         let mut busy = self.poll_once();
         // What closing connections took ahead of time must not wait until the next packet comes.
-        while !self.late.is_empty() {
+        while !self.completions.late.is_empty() {
             busy |= self.poll_once();
         }
         busy
     }
 
     fn poll_once(&mut self) -> bool {
-        // Kept between calls: filling it anew would cost a poller as much as the rest of this.
-        let mut batch = std::mem::take(&mut self.batch);
-        if batch.is_empty() {
-            batch = vec![Completion::EMPTY; BATCH].into_boxed_slice();
-        }
+        let mut batch = self.completions.take_room();
         let mut busy = self.take_late();
         loop {
-            let n = self.hca.poll_cq(self.cq, &mut batch);
+            let n = self.hca.poll_cq(self.completions.cq, &mut batch);
             busy |= n > 0;
             for completion in &batch[..n] {
                 self.completed(completion);
@@ -92,15 +86,15 @@ impl<H: Hca> Driver<H> {
                 break;
             }
         }
-        self.batch = batch;
+        self.completions.give_room(batch);
         // What another thread waits for is most often a number of operations, room or a slot: every completion may
         // be the one.
-        self.notify |= busy;
+        self.notices.happened |= busy;
         // Not before completions have made room: with none to come, nobody would come back to it.
-        if !self.held.is_empty() {
+        if !self.sends.held.is_empty() {
             self.let_go();
         }
-        if !self.uncovered.is_empty() {
+        if !self.sends.uncovered.is_empty() {
             self.cover();
         }
         if !self.ahead.is_idle() {
@@ -115,7 +109,7 @@ impl<H: Hca> Driver<H> {
         if self.unanswered > 0 {
             self.probe_silent();
         }
-        if self.closing {
+        if self.life.closing {
             self.note_rc_traffic();
         }
         if let Some(at) = self.deadline() {
@@ -123,17 +117,13 @@ impl<H: Hca> Driver<H> {
             if at <= now {
                 self.manager.handle_timeout(now);
                 self.act();
-                (busy, self.notify) = (true, true);
+                (busy, self.notices.happened) = (true, true);
             }
         }
         let inbound = self.hca.inbound();
         let executed = self.owner.as_mut().is_some_and(Owner::has_executed);
-        if inbound != self.inbound || executed {
-            self.inbound = inbound;
+        if self.inbound.look(inbound, executed) {
             busy = true;
-            if let Some(tell) = &self.on_inbound {
-                tell();
-            }
         }
         if !self.attention.is_empty() {
             self.attend();
@@ -143,7 +133,7 @@ impl<H: Hca> Driver<H> {
             self.act();
         }
         // Another thread may have found what the one that closes sleeps for.
-        self.notify |= self.closing && self.manager.has_left();
+        self.notices.happened |= self.life.closing && self.manager.has_left();
         self.look_for_failure();
         busy
     }
@@ -153,8 +143,8 @@ impl<H: Hca> Driver<H> {
         let c = self.hca.counters();
         let others = c.ud_received + c.dropped + c.icrc_errors;
         let packets = c.packets_received.saturating_sub(others);
-        if packets != self.rc_packets {
-            self.rc_packets = packets;
+        if packets != self.life.rc_packets {
+            self.life.rc_packets = packets;
             let now = self.now();
             self.manager.traffic_seen(now);
         }
@@ -162,9 +152,9 @@ impl<H: Hca> Driver<H> {
 
     /// Handles completions that were taken ahead of time; returns whether there were any.
     fn take_late(&mut self) -> bool {
-        let any = !self.late.is_empty();
-        while !self.late.is_empty() {
-            for completion in std::mem::take(&mut self.late) {
+        let any = !self.completions.late.is_empty();
+        while !self.completions.late.is_empty() {
+            for completion in std::mem::take(&mut self.completions.late) {
                 self.completed(&completion);
             }
         }

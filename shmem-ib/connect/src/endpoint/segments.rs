@@ -62,7 +62,7 @@ impl<H: Hca> Locked<'_, H> {
     /// # Safety
     /// As [`Endpoint::register_segment`].
     unsafe fn add_segment(&mut self, id: u8, base: *mut u8, len: usize) -> Result<(), ConnError> {
-        if self.closing {
+        if self.life.closing {
             return Err(self.over());
         }
         if self.segments.iter().any(|s| s.id == id) {

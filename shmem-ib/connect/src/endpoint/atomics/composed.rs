@@ -235,6 +235,6 @@ impl<H: Hca> Driver<H> {
             peer.composed -= 1;
         }
         // Somebody may wait for just that.
-        self.notify = true;
+        self.notices.happened = true;
     }
 }

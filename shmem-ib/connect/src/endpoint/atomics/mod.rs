@@ -25,7 +25,7 @@ enum Step {
 impl Step {
     const fn on(self, raddr: u64, rkey: Rkey) -> SendOp {
         match self {
-            Self::Add(add) => SendOp::FetchAdd { raddr, rkey, add },
+            Self::Add(add) => SendOp::fetch_add(raddr, rkey, add),
             Self::CompareSwap { compare, swap } => SendOp::CmpSwap {
                 raddr,
                 rkey,

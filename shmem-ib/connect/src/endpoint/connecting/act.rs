@@ -21,7 +21,7 @@ impl<H: Hca> Driver<H> {
     /// Does what the manager wants done.
     pub(crate) fn act(&mut self) {
         while let Some((pe, action)) = self.manager.poll_action() {
-            self.changes += 1;
+            self.qps.changes += 1;
             self.perform(pe, action);
         }
     }
@@ -43,11 +43,10 @@ impl<H: Hca> Driver<H> {
                 if let Err(e) = self.link_qp(qpn, sq_psn, &link) {
                     self.broke(pe, ConnError::verbs("connect a queue pair")(e));
                 }
-                self.posts += 1;
                 let inbound = self.hca().inbound_mark(qpn).unwrap_or_default();
                 let peer = self.peers.entry(pe).or_default();
                 peer.inbound = inbound;
-                peer.used = self.posts;
+                peer.used = self.sends.used();
             }
             Action::ResetQp(qpn) => {
                 self.take_last_receives(qpn);
@@ -82,7 +81,7 @@ impl<H: Hca> Driver<H> {
                     self.manager.busy(now, pe);
                 }
             }
-            Action::SegmentsAdded => self.notify = true,
+            Action::SegmentsAdded => self.notices.happened = true,
             Action::Failed(failure) => self.connect_failed(pe, failure),
             Action::PeerLeft { waits } => {
                 if waits && self.peers.get(&pe).is_some_and(|peer| !peer.is_idle()) {
@@ -110,7 +109,7 @@ impl<H: Hca> Driver<H> {
         let init = QpInit {
             xrcd: self.xrc.as_ref().map(|domain| domain.xrcd),
             max_send_wr: 0,
-            ..QpInit::new(QpType::XrcTgt, self.cq)
+            ..QpInit::new(QpType::XrcTgt, self.completions.cq)
         };
         let qpn = self.create_qp(&init, INIT)?;
         if let Err(e) = self.ready_to_receive(qpn, link) {

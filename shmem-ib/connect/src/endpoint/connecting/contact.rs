@@ -64,7 +64,7 @@ impl<H: Hca> Endpoint<H> {
         let Some(directory) = locked.directory.clone() else {
             return;
         };
-        if locked.closing || !locked.has_room_ahead() {
+        if locked.life.closing || !locked.has_room_ahead() {
             return;
         }
         let distant = |pe: &u32| *pe < n_pes && *pe != me && !locked.is_known(*pe);
@@ -103,7 +103,7 @@ impl<H: Hca> Driver<H> {
 
     /// Begins handshakes with those who wait for it, as far as the window allows.
     pub(crate) fn connect_more(&mut self) {
-        if self.closing {
+        if self.life.closing {
             self.ahead = Ahead::default();
             return;
         }
@@ -175,7 +175,7 @@ impl<H: Hca> Locked<'_, H> {
             self.poll();
             told = told.or_else(|| self.tell(Awaited::Address(pe)));
             self.unlocked(|_| directory.wait(pe, DIRECTORY_WAIT.min(deadline - waited)));
-            if self.closing {
+            if self.life.closing {
                 return Err(self.over());
             }
         }

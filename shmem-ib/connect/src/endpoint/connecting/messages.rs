@@ -86,8 +86,8 @@ impl<H: Hca> Driver<H> {
     pub(crate) fn qp_init(&self, ty: QpType) -> QpInit {
         QpInit {
             max_send_wr: self.config.sq_depth + self.owner.as_ref().map_or(0, |_| ANSWER_SLOTS),
-            max_inline: self.max_inline as u32,
-            ..QpInit::new(ty, self.cq)
+            max_inline: self.copies.inline as u32,
+            ..QpInit::new(ty, self.completions.cq)
         }
     }
 
@@ -97,8 +97,7 @@ impl<H: Hca> Driver<H> {
             let _ = self.hca.destroy_qp(qpn);
             return Err(e);
         }
-        self.qps_created += 1;
-        self.qps_alive += 1;
+        self.qps.made();
         Ok(qpn)
     }
 
@@ -122,10 +121,9 @@ impl<H: Hca> Driver<H> {
 
     pub(crate) fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         self.take_last_receives(qpn);
-        self.held.forget(qpn);
+        self.sends.held.forget(qpn);
         let gone = self.hca.destroy_qp(qpn).is_ok();
-        self.broken.remove(&qpn);
-        self.qps_alive -= u32::from(gone);
+        self.qps.destroyed(qpn, gone);
         gone
     }
 
@@ -133,11 +131,10 @@ impl<H: Hca> Driver<H> {
     pub(super) fn opened(&mut self, pe: u32, since: Option<u64>) {
         let took = since.map(|since| self.now().saturating_sub(since));
         self.tell_link(pe, LinkChange::Opened { took });
-        self.posts += 1;
         let peer = self.peers.entry(pe).or_default();
         peer.entitled = peer.waiters;
-        peer.used = self.posts;
-        self.notify = true;
+        peer.used = self.sends.used();
+        self.notices.happened = true;
     }
 
     pub(crate) fn connect_failed(&mut self, pe: u32, failure: Failure) {
@@ -156,32 +153,30 @@ impl<H: Hca> Driver<H> {
             Failure::QueuePair(why) => ConnError::QueuePair { peer: name, why },
             Failure::PeerLeft => ConnError::PeerLeft { peer: name },
         });
-        self.notify = true;
+        self.notices.happened = true;
     }
 
     /// The connection to `pe` is beyond repair, and so it is for all who share it.
     pub(crate) fn broke(&mut self, pe: u32, error: ConnError) {
         if let Some(qpn) = self.manager.broke(pe) {
-            self.broken.entry(qpn).or_insert(error);
+            self.qps.broken.entry(qpn).or_insert(error);
         }
-        self.changes += 1;
+        self.qps.changes += 1;
         self.expect_no_answers(pe);
-        self.notify = true;
+        self.notices.happened = true;
     }
 
     /// Why a queue pair that is in error is.
     pub(crate) fn why_broken(&self, qpn: Qpn) -> ConnError {
-        self.broken
-            .get(&qpn)
-            .cloned()
-            .unwrap_or_else(|| self.over())
+        let why = self.qps.broken.get(&qpn).cloned();
+        why.unwrap_or_else(|| self.over())
     }
 
     /// The connection to `pe`, if it is open and sound. While it makes room for another, nothing may be
     /// begun over it, but by threads that have waited for it.
     #[inline]
     pub(crate) fn sound(&self, pe: u32) -> Result<Option<Way<'_>>, ConnError> {
-        if self.closing {
+        if self.life.closing {
             return Err(self.over());
         }
         match self.manager.way(pe) {

@@ -10,14 +10,14 @@ impl<H: Hca> Driver<H> {
     pub(crate) fn make_room(&mut self) {
         let (hca, now) = (self.shared_hca(), self.now());
         let manager = &mut self.manager;
-        self.posts += 1;
+        let used = self.sends.used();
         for (pe, peer) in &mut self.peers {
             if let Some((qpn, _)) = manager.local_qp(*pe)
                 && let Some(mark) = hca.inbound_mark(qpn)
                 && std::mem::replace(&mut peer.inbound, mark) != mark
             {
                 // Some time since the last look.
-                peer.used = self.posts;
+                peer.used = used;
             }
         }
         let peers = &self.peers;
@@ -56,8 +56,8 @@ impl<H: Hca> Driver<H> {
         let (now, qpn) = (self.now(), way.qpn);
         self.manager.drained(now, pe, qpn);
         // No action tells this while other peers use the queue pair.
-        self.changes += 1;
-        self.notify = true;
+        self.qps.changes += 1;
+        self.notices.happened = true;
         true
     }
 }
@@ -106,11 +106,7 @@ mod tests {
         assert!(locked.manager.way(3).is_none() && locked.manager.way(2).is_some());
         let op = Op::new(ContextId::DEFAULT, OpKind::Put, 3, 0, 8);
         let id = locked.ops.insert(op);
-        let write = SendOp::Write {
-            raddr: target.raddr,
-            rkey: target.rkey,
-            imm: None,
-        };
+        let write = SendOp::write(target.raddr, target.rkey);
         // SAFETY: inline data is copied while posting, there is no other buffer.
         let posted = unsafe { locked.post(id, &target, write, Sge::default(), Some(&[0; 8])) };
         assert_eq!(posted.expect("the endpoint is open"), Posted::Elsewhere);

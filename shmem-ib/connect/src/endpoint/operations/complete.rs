@@ -24,7 +24,7 @@ impl<H: Hca> Driver<H> {
             // The first failure is the cause, the flushes behind it are consequences.
             self.broke(pe, error);
         }
-        self.in_flight -= 1;
+        self.sends.in_flight -= 1;
         if let Some(peer) = self.peers.get_mut(&pe) {
             peer.completed += 1;
             // What it covers has not failed.
@@ -83,7 +83,7 @@ impl<H: Hca> Driver<H> {
             return;
         };
         op.result = result.unwrap_or(op.result);
-        self.fetched |= op.kind == OpKind::Get || op.fetch.is_some();
+        self.notices.fetched |= op.kind == OpKind::Get || op.fetch.is_some();
         if let Some(fetch) = op.fetch.take().filter(|_| good) {
             // SAFETY: it completes now.
             unsafe { fetch.store(op.result) };
@@ -107,7 +107,7 @@ impl<H: Hca> Driver<H> {
     }
 
     pub(super) fn explain(&self, op: &Op, failed: Failed) -> ConnError {
-        if let (Failed::Lost, Some(failure)) = (failed, &self.failure) {
+        if let (Failed::Lost, Some(failure)) = (failed, &self.life.failure) {
             return failure.clone();
         }
         let (kind, peer) = (op.kind.name(), self.describe_way(op.pe));
@@ -145,13 +145,13 @@ impl<H: Hca> Driver<H> {
         let lost = peer.posted - peer.completed;
         peer.completed = peer.posted;
         peer.silent.forget();
-        self.in_flight -= lost as u32;
+        self.sends.in_flight -= lost as u32;
         self.unanswered -= peer.asked.forget();
         self.composer.forget(pe);
         for id in self.ops.unfinished_towards(pe) {
             self.lose(id);
         }
-        self.notify = true;
+        self.notices.happened = true;
     }
 
     /// The queue pair of an operation is gone, and its work requests with it.

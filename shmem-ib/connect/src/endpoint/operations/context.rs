@@ -64,7 +64,7 @@ impl<H: Hca> Context<'_, H> {
     /// The first error of an operation of this context that nobody waited for since the last `quiet`.
     pub fn quiet(self) -> Result<(), ConnError> {
         let mut locked = self.endpoint.lock();
-        if locked.closed {
+        if locked.life.closed {
             return Err(locked.over());
         }
         if locked.is_busy() {
@@ -88,7 +88,7 @@ impl<H: Hca> Context<'_, H> {
     /// The first error of an operation of this context that nobody waited for since the last `quiet`.
     pub fn quiet_towards(self, pe: u32) -> Result<(), ConnError> {
         let mut locked = self.endpoint.lock();
-        if locked.closed {
+        if locked.life.closed {
             return Err(locked.over());
         }
         if locked.is_busy() {
@@ -122,13 +122,13 @@ impl<H: Hca> Context<'_, H> {
 
     fn release(self, towards: Option<u32>) -> Result<(), ConnError> {
         let mut locked = self.endpoint.lock();
-        if locked.closed {
+        if locked.life.closed {
             return Err(locked.over());
         }
         // The device copies what is short while it is told.
-        if !locked.held.is_empty() {
+        if !locked.sends.held.is_empty() {
             locked.ring();
-            locked.wait_until(|_| Awaited::Room, |d| d.held.is_empty().then_some(()));
+            locked.wait_until(|_| Awaited::Room, |d| d.sends.held.is_empty().then_some(()));
         }
         let reading = locked.accounts.of(self.id).reading();
         let marks: SmallVec<[(u32, Mark); 16]> = reading

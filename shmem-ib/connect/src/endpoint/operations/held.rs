@@ -157,24 +157,24 @@ impl<H: Hca> Driver<H> {
     /// Lets go what is held, because a thread begins to wait; the last request tells.
     #[cold]
     pub(crate) fn let_go(&mut self) {
-        if let Some(last) = self.held.list.last_mut()
+        if let Some(last) = self.sends.held.list.last_mut()
             && !last.tells
             && let Some(op) = self.ops.get_mut(last.id)
-            && let Some(peer) = self.peers.get_mut(&self.held.pe)
+            && let Some(peer) = self.peers.get_mut(&self.sends.held.pe)
         {
             last.tells = true;
             op.silent = false;
             peer.silent.pop();
             op.covers = peer.silent.cover();
-            self.silent -= 1;
+            self.sends.silent -= 1;
         }
         self.ring();
     }
 
     /// Tells the device of what is held. What finds no room stays.
     pub(crate) fn ring(&mut self) {
-        if let Err(error) = self.held.ring(&*self.hca) {
-            self.failure.get_or_insert(error);
+        if let Err(error) = self.sends.held.ring(&*self.hca) {
+            self.life.fail(error);
         }
     }
 }

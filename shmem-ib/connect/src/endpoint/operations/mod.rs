@@ -4,6 +4,7 @@
 //! * `context.rs`: contexts, and how each waits for its own operations: quiet and fence. `point.rs`: how one waits
 //!   for less.
 //! * `post.rs`: the one place where work requests of operations are posted.
+//! * `sends.rs`: work requests of all connections that are under way.
 //! * `silent.rs`: which of them tell of their completion, and what becomes of those that do not.
 //! * `held.rs`: those that gather until the device is told of all at once.
 //! * `complete.rs`: what happens when they complete, or are lost.
@@ -16,5 +17,6 @@ pub(crate) mod held;
 pub(crate) mod point;
 pub(crate) mod post;
 pub(crate) mod put_get;
+pub(crate) mod sends;
 pub(crate) mod silent;
 pub(crate) mod table;

@@ -41,7 +41,7 @@ impl<H: Hca> Context<'_, H> {
     }
 
     fn look(self, locked: &mut Driver<H>, point: &Point) -> Result<bool, ConnError> {
-        if locked.closed {
+        if locked.life.closed {
             return Err(locked.over());
         }
         locked.poll();
@@ -60,8 +60,14 @@ impl<H: Hca> Context<'_, H> {
         let mut own = Some(waker.clone());
         let mut locked = self.endpoint.lock();
         let past = self.look(&mut locked, point)?;
-        if !past && !locked.wakers.iter().any(|other| other.will_wake(waker)) {
-            locked.wakers.extend(own.take());
+        if !past
+            && !locked
+                .notices
+                .wakers
+                .iter()
+                .any(|other| other.will_wake(waker))
+        {
+            locked.notices.wakers.extend(own.take());
         }
         drop(locked);
         Ok(past)
@@ -73,7 +79,7 @@ impl<H: Hca> Context<'_, H> {
     /// As for [`is_past`](Self::is_past).
     pub fn wait_for(self, point: &Point) -> Result<(), ConnError> {
         let mut locked = self.endpoint.lock();
-        if locked.closed {
+        if locked.life.closed {
             return Err(locked.over());
         }
         if let Some(mark) = point.mark {

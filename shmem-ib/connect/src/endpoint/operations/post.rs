@@ -8,6 +8,7 @@
 use std::time::Instant;
 
 use super::held::{Held, Request};
+use super::sends::Sends;
 use super::silent::{Last, may_be_silent};
 use super::table::{Failed, Holds, Op, OpId, OpKind};
 use crate::Way;
@@ -16,6 +17,7 @@ use crate::endpoint::buffers::Slot;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::Locked;
+use crate::endpoint::peer::Peer;
 use crate::endpoint::wr_id::Whose;
 use shmem_verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, SendWr, Sge, SrqNum, VerbsError};
 
@@ -131,7 +133,7 @@ impl<H: Hca> Driver<H> {
             segment,
             qpn: way.qpn,
             srqn: way.srqn,
-            changes: self.changes,
+            changes: self.qps.changes,
             raddr: 0,
             rkey: Rkey(0),
         }
@@ -153,6 +155,31 @@ impl<H: Hca> Driver<H> {
             .transpose()
     }
 
+    /// Whether a work request of operation `id` may be posted now, as far as the endpoint as a whole decides that.
+    #[inline]
+    fn may_post(&mut self, id: OpId, target: &Target) -> Result<Posted, ConnError> {
+        if self.life.closing {
+            return Err(self.over());
+        }
+        if target.changes != self.qps.changes && !self.still_leads(target)? {
+            return match self.ops.get(id) {
+                Some(op) if op.begun => Err(self.explain(op, Failed::Lost)),
+                Some(_) => Ok(Posted::Elsewhere),
+                None => Err(self.over()),
+            };
+        }
+        if !self.sends.held.is_empty() && !self.sends.held.is_for(target.pe, target.qpn) {
+            self.ring();
+            if !self.sends.held.is_empty() {
+                return Ok(Posted::NoRoom);
+            }
+        }
+        match self.sends.in_flight >= self.most_in_flight() {
+            true => Ok(Posted::NoRoom),
+            false => Ok(Posted::Yes),
+        }
+    }
+
     /// Posts one work request of operation `id`, and tells whether there was room. `target` may be from
     /// before the lock was given up.
     ///
@@ -166,118 +193,106 @@ impl<H: Hca> Driver<H> {
         sge: Sge,
         inline: Option<&[u8]>,
     ) -> Result<Posted, ConnError> {
-        if self.closing {
-            return Err(self.over());
+        match self.may_post(id, target)? {
+            Posted::Yes => {}
+            not => return Ok(not),
         }
         let (pe, qpn) = (target.pe, target.qpn);
-        if target.changes != self.changes && !self.still_leads(target)? {
-            return match self.ops.get(id) {
-                Some(op) if op.begun => Err(self.explain(op, Failed::Lost)),
-                Some(_) => Ok(Posted::Elsewhere),
-                None => Err(self.over()),
-            };
-        }
-        if !self.held.is_empty() && !self.held.is_for(pe, qpn) {
-            self.ring();
-            if !self.held.is_empty() {
-                return Ok(Posted::NoRoom);
-            }
-        }
-        let most = self.most_in_flight();
         let (Some(op), Some(peer)) = (self.ops.get_mut(id), self.peers.get_mut(&pe)) else {
             return Err(self.over());
         };
-        if self.in_flight >= most {
-            return Ok(Posted::NoRoom);
-        }
         // Places are left for answers, and for those to us.
         let full = || peer.is_full(self.config.sq_depth);
         if self.owner.is_some() && (full() || op.asks && !peer.asked.has_room()) {
             return Ok(Posted::NoRoom);
         }
-        let wr_id = Whose::Operation(id).to_wr_id();
         let under_way = peer.posted - peer.completed;
-        let telling = &self.telling;
-        let silent =
-            may_be_silent(op) && telling.is_silent(&peer.silent, under_way, self.in_flight);
+        let sends = &mut self.sends;
+        let silent = may_be_silent(op)
+            && (sends.telling).is_silent(&peer.silent, under_way, sends.in_flight);
         // With room for it in the queue, since nobody is told if there is none.
-        let holds = op.stays && Held::may_wait(under_way, self.config.sq_depth);
-        let posted = if holds && self.held.takes(pe, qpn) || !self.held.is_empty() {
+        let waits = op.stays
+            && Held::may_wait(under_way, self.config.sq_depth)
+            && sends.held.takes(pe, qpn);
+        if waits || !sends.held.is_empty() {
             let source = inline.filter(|_| !op.stays).map_or(sge, |data| Sge {
                 addr: data.as_ptr().expose_provenance() as u64,
                 len: data.len() as u32,
                 lkey: Lkey(0),
             });
-            let rings = !(holds && self.held.takes(pe, qpn));
-            self.held.push(
-                pe,
-                qpn,
-                Request {
-                    id,
-                    what,
-                    source,
-                    inline: inline.is_some(),
-                    tells: !silent,
-                    srqn: target.srqn,
-                },
-            );
-            if rings {
-                if let Err(error) = self.held.ring(&*self.hca) {
-                    return Err(self.failure.get_or_insert(error).clone());
+            let request = Request {
+                id,
+                what,
+                source,
+                inline: inline.is_some(),
+                tells: !silent,
+                srqn: target.srqn,
+            };
+            sends.held.push(pe, qpn, request);
+            if !waits {
+                if let Err(error) = sends.held.ring(&*self.hca) {
+                    return Err(self.life.fail(error));
                 }
-                if !self.held.is_empty() {
-                    self.held.pop();
+                if !sends.held.is_empty() {
+                    sends.held.pop();
                     return Ok(Posted::NoRoom);
                 }
             }
-            Ok(())
         } else {
             let wr = SendWr {
                 inline,
                 signaled: !silent,
                 srqn: target.srqn,
-                ..SendWr::new(wr_id, what, std::slice::from_ref(&sge))
+                ..SendWr::new(
+                    Whose::Operation(id).to_wr_id(),
+                    what,
+                    std::slice::from_ref(&sge),
+                )
             };
             // SAFETY: by the caller's promise.
-            unsafe { self.hca.post_send(qpn, &wr) }
-        };
-        match posted {
-            Ok(()) => {
-                self.in_flight += 1;
-                peer.posted += 1;
-                self.posts += 1;
-                self.requests += 1;
-                peer.used = self.posts;
-                if silent {
-                    self.silent += 1;
-                    if !peer.silent.is_uncovered() {
-                        self.uncovered.push(pe);
-                    }
-                    op.silent = true;
-                    op.covers = peer.silent.push(id);
-                    peer.last = Some(Last {
-                        ctx: op.ctx,
-                        qpn,
-                        srqn: target.srqn,
-                        raddr: target.raddr,
-                        rkey: target.rkey,
-                    });
-                } else if op.pending == 0 {
-                    op.covers = peer.silent.cover();
-                }
-                op.pending += 1;
-                op.begun = true;
-                if op.asks {
-                    op.pending += 1;
-                    peer.asked.asked += 1;
-                    self.unanswered += 1;
-                }
-                self.accounts.of(op.ctx).note(pe, peer.mark());
-                Ok(Posted::Yes)
+            match unsafe { self.hca.post_send(qpn, &wr) } {
+                Ok(()) => {}
+                Err(VerbsError::QueueFull { .. }) => return Ok(Posted::NoRoom),
+                Err(e) => return Err(ConnError::verbs("post an operation")(e)),
             }
-            Err(VerbsError::QueueFull { .. }) => Ok(Posted::NoRoom),
-            Err(e) => Err(ConnError::verbs("post an operation")(e)),
         }
+        sends.note(id, op, peer, target, silent);
+        if op.asks {
+            op.pending += 1;
+            peer.asked.asked += 1;
+            self.unanswered += 1;
+        }
+        self.accounts.of(op.ctx).note(pe, peer.mark());
+        Ok(Posted::Yes)
+    }
+}
+
+impl Sends {
+    /// A work request of an operation was posted, or is held.
+    #[inline]
+    fn note(&mut self, id: OpId, op: &mut Op, peer: &mut Peer, target: &Target, silent: bool) {
+        self.posted();
+        peer.posted += 1;
+        peer.used = self.used();
+        if silent {
+            self.silent += 1;
+            if !peer.silent.is_uncovered() {
+                self.uncovered.push(target.pe);
+            }
+            op.silent = true;
+            op.covers = peer.silent.push(id);
+            peer.last = Some(Last {
+                ctx: op.ctx,
+                qpn: target.qpn,
+                srqn: target.srqn,
+                raddr: target.raddr,
+                rkey: target.rkey,
+            });
+        } else if op.pending == 0 {
+            op.covers = peer.silent.cover();
+        }
+        op.pending += 1;
+        op.begun = true;
     }
 }
 
@@ -307,7 +322,7 @@ impl<H: Hca> Locked<'_, H> {
             let found = self.wait_until(
                 |_| Awaited::Memory(pe),
                 |d| {
-                    if d.closing {
+                    if d.life.closing {
                         return Some(true);
                     }
                     let now = d.now();
@@ -334,7 +349,7 @@ impl<H: Hca> Locked<'_, H> {
         self.wait_until(
             |_| Awaited::Room,
             |d| {
-                if d.closing {
+                if d.life.closing {
                     Some(Err(d.over()))
                 } else {
                     d.take_slot(len)

@@ -78,13 +78,9 @@ impl<H: Hca> Context<'_, H> {
             return Ok(false);
         }
         let Target { raddr, rkey, .. } = target;
-        let write = |raddr: u64| SendOp::Write {
-            raddr,
-            rkey,
-            imm: None,
-        };
+        let write = |raddr: u64| SendOp::write(raddr, rkey);
         let mut op = Op::new(self.id, OpKind::Put, pe, offset, len);
-        if len <= locked.max_inline {
+        if len <= locked.copies.inline {
             let mut bytes = [0; INLINE_MAX];
             // SAFETY: `src` by the caller's promise; `bytes` is long enough.
             unsafe { copy(src, bytes.as_mut_ptr(), len) };
@@ -97,7 +93,7 @@ impl<H: Hca> Context<'_, H> {
             };
             // SAFETY: inline data is copied while posting; if it is held before, its source stays.
             unsafe { locked.start(op, &mut target, write(raddr), source, inline)? };
-            return Ok(!locked.held.is_empty());
+            return Ok(!locked.sends.held.is_empty());
         }
         let lkey = locked.lkey(src.expose_provenance() as u64, len);
         let slot = match stays {
@@ -116,7 +112,7 @@ impl<H: Hca> Context<'_, H> {
             unsafe { locked.start(op, &mut target, write(raddr), sge, None)? };
             return Ok(false);
         }
-        if lkey.is_none() && len <= locked.copied {
+        if lkey.is_none() && len <= locked.copies.buffer {
             // SAFETY: `src` by the caller's promise.
             return unsafe { locked.put_copied(&op, &target, src) }.map(|()| false);
         }
@@ -163,7 +159,7 @@ impl<H: Hca> Context<'_, H> {
         op.waited = blocking;
         let addr = dst.expose_provenance();
         let lkey = locked.lkey(addr as u64, len);
-        if lkey.is_none() && len > Pool::MAX && len <= locked.copied {
+        if lkey.is_none() && len > Pool::MAX && len <= locked.copies.buffer {
             // SAFETY: `dst` by the caller's promise.
             return unsafe { locked.get_copied(&op, &target, dst) };
         }
@@ -225,11 +221,7 @@ impl<H: Hca> Locked<'_, H> {
             let mut piece = op.piece(at, len);
             piece.holds = Holds::Slot(slot);
             let mut target = target.at(at);
-            let write = SendOp::Write {
-                raddr: target.raddr,
-                rkey: target.rkey,
-                imm: None,
-            };
+            let write = SendOp::write(target.raddr, target.rkey);
             // SAFETY: the slot is held until the operation completes.
             unsafe { self.start(piece, &mut target, write, sge, None)? };
         }

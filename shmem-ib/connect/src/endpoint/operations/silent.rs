@@ -137,7 +137,7 @@ impl<H: Hca> Driver<H> {
         };
         let done = peer.silent.retire(upto);
         peer.completed += done.len() as u64;
-        self.in_flight -= done.len() as u32;
+        self.sends.in_flight -= done.len() as u32;
         for id in done {
             if let Some(op) = self.ops.get_mut(id) {
                 op.pending = 0;
@@ -156,10 +156,10 @@ impl<H: Hca> Driver<H> {
     /// Has something tell of requests of which nothing does. Where there is no room for it, the next poll finds it.
     #[cold]
     pub(crate) fn cover(&mut self) {
-        let mut uncovered = std::mem::take(&mut self.uncovered);
+        let mut uncovered = std::mem::take(&mut self.sends.uncovered);
         uncovered.retain(|pe| !self.cover_peer(*pe));
-        uncovered.append(&mut self.uncovered);
-        self.uncovered = uncovered;
+        uncovered.append(&mut self.sends.uncovered);
+        self.sends.uncovered = uncovered;
     }
 
     /// Returns whether nothing is left to do for this peer.
@@ -172,14 +172,10 @@ impl<H: Hca> Driver<H> {
         };
         // As any operation, it leaves their places to answers.
         let full = self.owner.is_some() && peer.is_full(self.config.sq_depth);
-        if full || self.in_flight >= self.most_in_flight() {
+        if full || self.sends.in_flight >= self.most_in_flight() {
             return false;
         }
-        let write = SendOp::Write {
-            raddr: last.raddr,
-            rkey: last.rkey,
-            imm: None,
-        };
+        let write = SendOp::write(last.raddr, last.rkey);
         let id = self.ops.insert(Op::new(last.ctx, OpKind::Put, pe, 0, 0));
         let wr = SendWr {
             srqn: last.srqn,
@@ -195,8 +191,7 @@ impl<H: Hca> Driver<H> {
             }
             return !full;
         }
-        self.in_flight += 1;
-        self.requests += 1;
+        self.sends.posted();
         if let (Some(op), Some(peer)) = (self.ops.get_mut(id), self.peers.get_mut(&pe)) {
             peer.posted += 1;
             op.pending = 1;
@@ -215,11 +210,11 @@ impl<H: Hca> Driver<H> {
         };
         let lost = peer.silent.retire(peer.silent.posted);
         peer.completed += lost.len() as u64;
-        self.in_flight -= lost.len() as u32;
+        self.sends.in_flight -= lost.len() as u32;
         for id in lost {
             self.lose(id);
         }
-        self.notify = true;
+        self.notices.happened = true;
     }
 }
 

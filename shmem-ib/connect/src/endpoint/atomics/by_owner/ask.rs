@@ -95,7 +95,7 @@ impl<H: Hca> Driver<H> {
                 self.finish_if_done(id);
             }
         }
-        self.notify = true;
+        self.notices.happened = true;
     }
 
     /// Probes owners that have not answered for long. Call it while answers are missing.
@@ -126,7 +126,7 @@ impl<H: Hca> Driver<H> {
         let len = encode(self.config.number(), &Message::Probe, &mut bytes);
         let mut op = Op::new(ContextId::DEFAULT, OpKind::Asked("probe"), owner.pe, 0, 0);
         let (mut sge, mut inline) = (Sge::default(), Some(&bytes[..len]));
-        if len > self.max_inline {
+        if len > self.copies.inline {
             let Some(Ok(slot)) = self.take_slot(len) else {
                 return;
             };
@@ -155,7 +155,7 @@ impl<H: Hca> Locked<'_, H> {
         let mut bytes = [0; MAX_LEN];
         let len = encode(self.config.number(), message, &mut bytes);
         let (mut sge, mut inline) = (Sge::default(), Some(&bytes[..len]));
-        if len > self.max_inline {
+        if len > self.copies.inline {
             let slot = match self.slot(len) {
                 Ok(slot) => slot,
                 Err(e) => {

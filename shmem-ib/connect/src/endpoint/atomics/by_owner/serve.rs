@@ -13,7 +13,7 @@ use shmem_verbs::{Completion, Hca, QpAttr, Qpn, SendOp, SendWr, Sge, Srq, VerbsE
 impl<H: Hca> Driver<H> {
     /// Where queue pairs take receives from, if they need any.
     pub(crate) fn receives(&mut self) -> Result<Option<Srq>, VerbsError> {
-        let (hca, with_answers) = (self.shared_hca(), self.max_inline < MAX_LEN);
+        let (hca, with_answers) = (self.shared_hca(), self.copies.inline < MAX_LEN);
         let Some(owner) = &mut self.owner else {
             return Ok(None);
         };
@@ -71,9 +71,9 @@ impl<H: Hca> Driver<H> {
             return;
         }
         let mark = self.hca().inbound_mark(qpn);
-        self.posts += 1;
+        let used = self.sends.used();
         if let Some(peer) = self.peers.get_mut(&pe) {
-            peer.used = self.posts;
+            peer.used = used;
             peer.inbound = mark.unwrap_or(peer.inbound);
         }
     }
@@ -114,7 +114,7 @@ impl<H: Hca> Driver<H> {
     /// Sends the answers for which there is room.
     pub(crate) fn send_answers(&mut self) {
         let (hca, me) = (self.shared_hca(), self.config.number());
-        let inline = self.max_inline >= MAX_LEN;
+        let inline = self.copies.inline >= MAX_LEN;
         while let Some(owner) = &mut self.owner
             && let Some(out) = owner.outbox.next()
         {
@@ -178,8 +178,8 @@ impl<H: Hca> Driver<H> {
         let _ = self.hca().modify_qp(qpn, &QpAttr::Err);
         let mut batch = [Completion::EMPTY; 16];
         loop {
-            let n = self.hca().poll_cq(self.cq, &mut batch);
-            self.late.extend_from_slice(&batch[..n]);
+            let n = self.hca().poll_cq(self.completions.cq, &mut batch);
+            self.completions.late.extend_from_slice(&batch[..n]);
             if n < batch.len() {
                 break;
             }

@@ -13,7 +13,7 @@ fn job(n: u32, max_inline: Option<usize>) -> Job {
     let job = Job::with(n, |config, _| config.atomics = Atomics::Owner);
     if let Some(max_inline) = max_inline {
         for pe in &job.pes {
-            pe.endpoint.lock().max_inline = max_inline;
+            pe.endpoint.lock().copies.inline = max_inline;
         }
     }
     job
@@ -122,7 +122,7 @@ fn who_asks_for_more_than_it_may_is_cut_off() {
         for _ in 0..WINDOW {
             locked.serve(0, qpn, &request);
         }
-        assert!(locked.broken.is_empty());
+        assert!(locked.qps.broken.is_empty());
         locked.serve(0, qpn, &request);
     }
     let error = job.pes[1]
