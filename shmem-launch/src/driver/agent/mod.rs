@@ -86,7 +86,7 @@ enum PmiInterest {
 }
 
 struct AgentProcess {
-    agent: Agent,
+    agent: Box<Agent>,
     launch: Launch,
     parent: LinkIo,
     children: Vec<ChildIo>,

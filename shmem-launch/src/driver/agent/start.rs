@@ -267,7 +267,7 @@ impl Making<'_> {
         setups: Vec<ChildSetup>,
         addresses: Result<HcaAddresses, String>,
         group: io::Result<Group>,
-    ) -> io::Result<(Agent, Result<Node, Cause>)> {
+    ) -> io::Result<(Box<Agent>, Result<Node, Cause>)> {
         let launch = self.launch;
         let layout = launch.layout();
         let ranks = layout.ranks(launch.node);
@@ -305,7 +305,7 @@ impl Making<'_> {
             children: setups,
             starts: launch.machines.as_ref().map_or(0, |m| m.shell.starts),
         };
-        let mut agent = Agent::new(setup, servers);
+        let mut agent = Box::new(Agent::new(setup, servers));
         if let Some(writer) = node.as_mut().ok().and_then(|n| n.segment.kvs_writer()) {
             agent.use_store(Box::new(SharedStore::new(writer)));
         }
@@ -336,7 +336,7 @@ impl Making<'_> {
 impl AgentProcess {
     /// The process of this agent, which waits for its links and signals, and has no node yet.
     fn new(
-        agent: Agent,
+        agent: Box<Agent>,
         launch: Launch,
         parent: LinkIo,
         children: Vec<ChildIo>,
