@@ -444,43 +444,26 @@ mod tests {
 
     #[test]
     fn small_limits_are_named_with_a_remedy() {
-        let text = |a: Allowed| {
-            check(&demand(8192, 512, 16, 8), &a)
-                .unwrap_err()
-                .to_string()
-        };
-        let none = Allowed {
+        let job = demand(8192, 512, 16, 8);
+        let mut allowed = Allowed {
             tasks: 100,
             ..Allowed::default()
         };
-        assert_eq!(check(&demand(8192, 512, 16, 8), &none), Ok(()));
-        let t = text(Allowed {
-            pid_max: Some(10_000),
-            ..none
-        });
-        assert!(
-            t.contains("17920 processes") && t.contains("sysctl -w kernel.pid_max=32768"),
-            "{t}"
+        assert_eq!(check(&job, &allowed), Ok(()));
+        // The first that is too small is named.
+        let mut says = |change: &dyn Fn(&mut Allowed), part: &str| {
+            change(&mut allowed);
+            let text = check(&job, &allowed).unwrap_err().to_string();
+            assert!(text.contains(part), "{text}");
+        };
+        says(&|a| a.nproc = Some((4096, 10)), "ulimit -u 32768");
+        says(&|a| a.group = Some((500, 20)), "pids.max is 500");
+        says(&|a| a.threads_max = Some(500), "threads-max");
+        says(
+            &|a| a.pid_max = Some(10_000),
+            "sysctl -w kernel.pid_max=32768",
         );
-        let t = text(Allowed {
-            nproc: Some((4096, 10)),
-            ..none
-        });
-        assert!(t.contains("ulimit -u 32768"), "{t}");
-        assert!(
-            text(Allowed {
-                group: Some((500, 20)),
-                ..none
-            })
-            .contains("pids.max is 500")
-        );
-        assert!(
-            text(Allowed {
-                threads_max: Some(500),
-                ..none
-            })
-            .contains("threads-max")
-        );
+        says(&|_| (), "17920 processes");
     }
 
     #[test]
@@ -522,20 +505,10 @@ mod tests {
             }
         }
         assert_eq!(SpawnQuota::of(1024, 1, 1, 1 << 20), SpawnQuota::FULL);
-        assert_eq!(
-            SpawnQuota::of(1024, 64, 1, 1 << 20),
-            SpawnQuota {
-                pes: 1,
-                requests: 2
-            }
-        );
-        assert_eq!(
-            SpawnQuota::of(1024, 512, 1, 1 << 20),
-            SpawnQuota {
-                pes: 1,
-                requests: 1
-            }
-        );
+        for (agents, requests) in [(64, 2), (512, 1)] {
+            let one = SpawnQuota { pes: 1, requests };
+            assert_eq!(SpawnQuota::of(1024, agents, 1, 1 << 20), one);
+        }
         // Who takes them may have few.
         for (of_programs, pes) in [(1024, 32), (64, 15), (20, 1), (5, 1)] {
             assert_eq!(SpawnQuota::of(1024, 1, 1, of_programs).pes, pes);
