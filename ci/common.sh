@@ -79,6 +79,12 @@ need() {
 }
 nothing_is_missing() { [[ ${#missing[@]} == 0 ]] || cannot "$1" "these packages are missing (Debian's names): ${missing[*]}"; }
 
+# interruptible COMMAND...: without what a shell does to commands in the background, which is that they ignore SIGINT: jobs of
+# tests would ignore it, too.
+interruptible() {
+    if env --default-signal=INT,QUIT true 2>/dev/null; then env --default-signal=INT,QUIT "$@"; else "$@"; fi
+}
+
 # run_tests [--no-run]: all tests but those of documentation, by cargo-nextest where it is installed. Its settings are in
 # .config/nextest.toml. Tests wait more than they compute, so there are two for each processor. The NAS benchmarks
 # and the jobs of tests/apps compute: ci/nightly.sh runs their tests, in release mode.
@@ -86,9 +92,11 @@ run_tests() {
     local tests=(--workspace --exclude npb-ports --exclude npb-kernels --exclude shmem-tests-apps)
     if cargo nextest --version >/dev/null 2>&1; then
         [[ $* == --no-run ]] || set -- --test-threads $((2 * $(nproc)))
-        cargo nextest run --cargo-quiet "${tests[@]}" "$@"
+        interruptible cargo nextest run --cargo-quiet "${tests[@]}" "$@"
     else
-        cargo test "${tests[@]}" --lib --bins --tests --examples --no-fail-fast --quiet "$@"
+        # With `--examples`, `cargo test` would make the tests in them, of which there are none, and not them.
+        cargo build "${tests[@]}" --examples --quiet
+        interruptible cargo test "${tests[@]}" --lib --bins --tests --no-fail-fast --quiet "$@"
     fi
 }
 format() {

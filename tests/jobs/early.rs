@@ -3,28 +3,26 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use shmem_testkit::Job;
 use shmem_testkit::needs::skipped;
 use shmem_testkit::tools::CC;
-use shmem_testkit::{Job, text};
 
-use crate::c_library::toolchain::{scratch, sources};
+use crate::c_library::toolchain::{scratch, sources, works};
 use crate::programs::{HELLO, SHMRUN};
 
 /// The library, made with a compiler of C.
 fn library() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
-        let library = scratch().join(format!("libearly-{}.so", std::process::id()));
-        let output = CC
-            .command()
-            .args(["-shared", "-fPIC", "-pthread", "-o"])
-            .arg(&library)
-            .arg(sources().join("programs/early.c"))
-            .arg("-ldl")
-            .output()
-            .ok()?;
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        Some(library)
+        let source = sources().join("programs/early.c");
+        let words = [
+            "-shared",
+            "-fPIC",
+            "-pthread",
+            source.to_str().unwrap(),
+            "-ldl",
+        ];
+        works(&CC.words()).then(|| CC.makes(&scratch().join("libearly.so"), words).unwrap())
     });
     if made.is_none() {
         skipped("c", "there is no compiler of C");

@@ -4,12 +4,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use shmem_testkit::Job;
 use shmem_testkit::launchers::{hydra, installed};
 use shmem_testkit::needs::skipped;
-use shmem_testkit::tools::{self, command};
-use shmem_testkit::{Job, text};
+use shmem_testkit::tools::{self, command, made_by};
 
 use crate::c_library::toolchain::toolchain;
 use crate::launchers::{hydra_on, remote_shell};
@@ -32,39 +31,31 @@ fn compiled(
     need: &str,
 ) -> Option<String> {
     let tools = toolchain()?;
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("hybrid");
-    std::fs::create_dir_all(&dir).expect("a directory for programs");
-    // Tests run at once, and may make the same program.
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let program = dir.join(format!("{name}-{}-{number}", std::process::id()));
-    let lib = tools.prefix.join("lib");
-    let run = command(compiler)
-        .args(["-O1", "-Wall", "-Wextra"])
-        .arg("-I")
-        .arg(tools.prefix.join("include"))
-        .arg(
-            Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("c/mpi")
-                .join(source),
-        )
-        .arg("-o")
-        .arg(&program)
-        .arg("-L")
-        .arg(&lib)
-        .args(["-lshmem", "-pthread"])
-        .arg(format!("-Wl,-rpath,{}", lib.display()))
-        .args(more)
-        .output();
-    let why = match run {
-        Ok(output) if output.status.success() => {
-            return Some(program.to_str().expect("text").to_owned());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hybrid");
+    let (include, lib) = (tools.prefix.join("include"), tools.prefix.join("lib"));
+    let code = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("c/mpi")
+        .join(source);
+    let words = [
+        "-O1".to_owned(),
+        "-Wall".to_owned(),
+        "-Wextra".to_owned(),
+        format!("-I{}", include.display()),
+        code.display().to_string(),
+        format!("-L{}", lib.display()),
+        "-lshmem".to_owned(),
+        "-pthread".to_owned(),
+        format!("-Wl,-rpath,{}", lib.display()),
+    ];
+    // Several sources are made for the same MPI.
+    let program = folder.join(name).join(source.trim_end_matches(".c"));
+    match made_by(command(compiler), &program, words.iter().chain(more)) {
+        Ok(program) => Some(program.to_str().expect("text").to_owned()),
+        Err(why) => {
+            skipped(need, why);
+            None
         }
-        Ok(output) => text(&output.stderr),
-        Err(e) => e.to_string(),
-    };
-    skipped(need, format_args!("{compiler}: {why}"));
-    None
+    }
 }
 
 fn mpich(source: &str) -> Option<String> {

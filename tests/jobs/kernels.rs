@@ -221,16 +221,14 @@ fn nothing_is_left_where_the_kernel_lists_no_children() {
     if !works(&CC.words()) {
         return skipped("c", format!("there is no {}", CC.words()));
     }
-    let library = scratch().join("libno_children.so");
-    let options = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"];
-    let made = CC
-        .command()
-        .args(options)
-        .args([&library, &sources().join("programs/no_children.c")])
-        .arg("-ldl")
-        .output()
+    let source = sources().join("programs/no_children.c");
+    let source = source.to_str().unwrap();
+    let words = [
+        "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", source, "-ldl",
+    ];
+    let library = CC
+        .makes(&scratch().join("libno_children.so"), words)
         .unwrap();
-    assert!(made.status.success(), "{}", text(&made.stderr));
     let hidden = scratch().join("children-were-hidden");
     let leads = scratch().join("leads-a-session");
     let script = format!(

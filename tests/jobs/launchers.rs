@@ -13,7 +13,8 @@ use shmem_testkit::{Job, needs, wait_until};
 
 use crate::conformance::{self, SOME_OF_EACH};
 use crate::programs::{
-    BUSY, CONFORMANCE, HEAT2D, HELLO, HISTOGRAM, LIVES, MISHAPS, PMI_RING, RING, STATICS, shmrun,
+    BUSY, CONFORMANCE, HELLO, HISTOGRAM, LIVES, MISHAPS, PMI_RING, RING, STATICS, STEP6_HALO,
+    shmrun,
 };
 
 /// A job of Hydra with 2 PEs on each of some hosts.
@@ -50,7 +51,7 @@ fn hydra_on_one_host() {
             );
         }
     }
-    for program in [HELLO, HISTOGRAM, HEAT2D] {
+    for program in [HELLO, HISTOGRAM, STEP6_HALO] {
         if let Some(job) = hydra("-n 8", &[program]) {
             job.succeed();
         }
@@ -72,7 +73,7 @@ fn hydra_on_several_hosts() {
             assert!(err.contains(&place), "{err}");
         }
     }
-    for program in [HISTOGRAM, HEAT2D] {
+    for program in [HISTOGRAM, STEP6_HALO] {
         if let Some(job) = hydra_on(4, "", &[program]) {
             job.succeed();
         }

@@ -5,7 +5,7 @@ use shmem_node::pages::HugePages;
 use shmem_testkit::Job;
 use shmem_testkit::needs::skipped;
 
-use crate::programs::{HEAT2D, HELLO, RING, shmrun};
+use crate::programs::{HELLO, RING, STEP6_HALO, shmrun};
 
 fn job(size: u64, options: &str, program: &str) -> Job {
     shmrun(options, &[program])
@@ -39,8 +39,7 @@ fn huge_pages_are_taken_or_refused() {
         return skipped("huge-pages", why);
     }
     for (transport, register) in [("rc", "whole"), ("xrc", "grow")] {
-        let heat = HEAT2D;
-        for program in [RING, heat] {
+        for program in [RING, STEP6_HALO] {
             for commit in ["lazy", "reserve"] {
                 job(2 << 20, "-n 4 --nodes 2", program)
                     .env("SHMEM_TRANSPORT", transport)

@@ -2,7 +2,7 @@
 
 use shmem_testkit::Job;
 
-use crate::programs::{CONFORMANCE, HEAT2D, HELLO, HISTOGRAM, RING, SHMRUN, shmrun};
+use crate::programs::{CONFORMANCE, HELLO, HISTOGRAM, RING, SHMRUN, STEP6_HALO, shmrun};
 
 /// The registered memory of a PE in MiB: minimum, mean and maximum.
 fn registered(choice: &str, transport: &str, options: &str, program: &[&str]) -> [f64; 3] {
@@ -40,7 +40,7 @@ fn only_what_is_allocated_is_registered() {
 #[test]
 fn examples_come_to_the_same_results_in_parts() {
     for options in ["-n 2 --nodes 2", "-n 13 --nodes 5"] {
-        for program in [RING, HISTOGRAM, HEAT2D] {
+        for program in [RING, HISTOGRAM, STEP6_HALO] {
             let all = registered("grow", "rc", options, &[program]);
             assert!(all[0] >= 1.0, "{program} {options}: {all:?}");
         }

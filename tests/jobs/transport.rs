@@ -2,7 +2,7 @@
 
 use shmem_testkit::{Job, Outcome};
 
-use crate::programs::{CONFORMANCE, HEAT2D, HELLO, HISTOGRAM, RING, SHMRUN, shmrun};
+use crate::programs::{CONFORMANCE, HELLO, HISTOGRAM, RING, SHMRUN, STEP6_HALO, shmrun};
 
 /// Minimum, mean and maximum over the PEs of a figure, and the sum.
 fn figures(outcome: &Outcome, name: &str) -> [f64; 4] {
@@ -44,7 +44,7 @@ fn examples_come_to_the_same_results_over_xrc() {
         assert!(ring.stdout.contains("came back right"), "{ring:?}");
         let histogram = run(HISTOGRAM);
         assert!(figures(&histogram, "XRC initiator queue pairs")[3] > 0.0);
-        run(HEAT2D);
+        run(STEP6_HALO);
     }
 }
 

@@ -41,6 +41,8 @@ fn warm_up() {
     shmem_node::sys::register_barrier_everywhere();
     stack::remember();
     shmem_node::cpus::of_machine();
+    // Since glibc 2.41 the first random number costs a process four more system calls, and a forked one none.
+    let _ = shmem_node::sys::random(&mut [0]);
     Settings::remember_env();
     if let Some(node) = attach::prepare() {
         network::remember_absence(&node);

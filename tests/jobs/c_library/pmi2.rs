@@ -33,21 +33,11 @@ fn flags(c: &Toolchain, kind: &str) -> Option<Vec<String>> {
 
 /// Compiles a program of `tests/c` with the flags.
 fn compiled(name: &str, source: &str, more: &[String]) -> PathBuf {
-    let dir = scratch().join("pmi2-programs");
-    std::fs::create_dir_all(&dir).unwrap();
-    // Each test makes its own, and programs that run keep theirs.
-    let program = dir.join(format!("{name}-{}", std::process::id()));
-    let output = CC
-        .command()
-        .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"])
-        .arg(sources().join(source))
-        .args(more)
-        .arg("-o")
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    program
+    let source = sources().join(source).display().to_string();
+    let mut words = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", &source].to_vec();
+    words.extend(more.iter().map(String::as_str));
+    CC.makes(&scratch().join("pmi2-programs").join(name), words)
+        .unwrap()
 }
 
 fn extensions(name: &str, linking: &str) -> Option<(&'static Toolchain, PathBuf)> {

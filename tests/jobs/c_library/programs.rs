@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use shmem_testkit::Job;
 use shmem_testkit::tools::CC;
-use shmem_testkit::{Job, text};
 
 use super::toolchain::{Toolchain, scratch, sources, toolchain};
 
@@ -74,15 +74,7 @@ fn forked_children_keep_to_themselves() {
 #[test]
 fn the_library_can_be_opened_and_closed() {
     let Some(c) = toolchain() else { return };
-    let program = scratch().join("c-programs/opened");
-    let made = CC
-        .command()
-        .args(["-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&program, &sources().join("programs/opened.c")])
-        .arg("-ldl")
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", text(&made.stderr));
+    let program = without_library("opened", "opened.c");
     let library = c.prefix.join("lib/libshmem.so");
     for options in ["-np 1", "-np 3 --nodes 3"] {
         let out = c
@@ -105,6 +97,20 @@ fn collectives_do_with_small_stacks() {
     }
 }
 
+/// A program of tests/c/programs that is not linked with the library.
+fn without_library(name: &str, source: &str) -> PathBuf {
+    let source = sources().join("programs").join(source);
+    let words = [
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        source.to_str().unwrap(),
+        "-ldl",
+    ];
+    CC.makes(&scratch().join("c-programs").join(name), words)
+        .unwrap()
+}
+
 /// The program `host`, with or without the library, and a plugin that has a copy of the library inside.
 fn host_and_plugin(c: &Toolchain) -> ([PathBuf; 2], PathBuf) {
     let source = |name: &str| sources().join("programs").join(name);
@@ -115,16 +121,7 @@ fn host_and_plugin(c: &Toolchain) -> ([PathBuf; 2], PathBuf) {
         &[source("host.c")],
         &["-DWITH_LIBRARY", "-ldl"],
     );
-    let without = scratch().join("c-programs/host-without");
-    let made = CC
-        .command()
-        .args(["-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&without, &source("host.c")])
-        .arg("-ldl")
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", text(&made.stderr));
-    ([with, without], plugin)
+    ([with, without_library("host-without", "host.c")], plugin)
 }
 
 #[test]

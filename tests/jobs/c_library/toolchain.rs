@@ -3,17 +3,17 @@
 //! Tests may be threads of one process, or each a process of its own (cargo-nextest). So whatever they share in
 //! [`scratch`] is made under a lock, by the test that comes first.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
+use shmem_testkit::Job;
 use shmem_testkit::lock::turn_at;
 use shmem_testkit::needs::skipped;
-use shmem_testkit::tools::{CC, CXX, NM, Tool, command};
-use shmem_testkit::{Job, text};
+use shmem_testkit::tools::{CC, CXX, NM, Tool, command, made_by};
 use xtask::build::{Build, Products, workspace};
 use xtask::install::{Destination, install};
 use xtask::object::Machine;
@@ -237,25 +237,10 @@ impl Toolchain {
             true => ("oshc++", CXX_FLAGS),
             false => ("oshcc", FLAGS),
         };
-        // Programs that run keep theirs, and tests that run at the same time see whole files only. Files that differ in
-        // their extension have turns of their own, and so need names of their own.
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let fresh = made.with_extension(format!("{}-{number}.new", std::process::id()));
-        let mut command = Command::new(self.tool(wrapper));
-        command
-            .args(standard)
-            .args(inputs)
-            .args(flags)
-            .arg("-o")
-            .arg(&fresh);
-        let output = command
-            .output()
-            .unwrap_or_else(|e| panic!("{wrapper}: {e}"));
-        let messages = text(&output.stderr);
-        assert!(output.status.success(), "{command:?}:\n{messages}");
-        fs::rename(&fresh, &made).unwrap();
-        made
+        let inputs = inputs.iter().map(|input| input.as_os_str());
+        let words = standard.iter().map(OsStr::new).chain(inputs);
+        let words = words.chain(flags.iter().map(OsStr::new));
+        made_by(Command::new(self.tool(wrapper)), &made, words).unwrap_or_else(|e| panic!("{e}"))
     }
 
     /// The objects of the conformance program, one for each file of tests/c.

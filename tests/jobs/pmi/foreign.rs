@@ -5,7 +5,7 @@ use super::*;
 use std::path::{Path, PathBuf};
 
 use shmem_testkit::needs::skipped;
-use shmem_testkit::tools::{self, command};
+use shmem_testkit::tools::{self, command, made_by};
 
 /// Compiles a program of `tests/c/mpi` as `name`; `None` without what it needs.
 fn compiled(
@@ -15,25 +15,21 @@ fn compiled(
     more: &[&str],
     need: &str,
 ) -> Option<PathBuf> {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pmi");
-    std::fs::create_dir_all(&dir).expect("a directory for programs");
-    let program = dir.join(name);
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("pmi")
+        .join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("c/mpi")
         .join(source);
-    let run = command(compiler)
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&program)
-        .arg(&source)
-        .args(more)
-        .output();
-    let why = match run {
-        Ok(output) if output.status.success() => return Some(program),
-        Ok(output) => shmem_testkit::text(&output.stderr),
-        Err(e) => e.to_string(),
-    };
-    skipped(need, format_args!("{compiler}: {why}"));
-    None
+    let words = [
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        source.to_str().expect("text"),
+    ];
+    let made = made_by(command(compiler), &program, words.iter().chain(more));
+    made.map_err(|why| skipped(need, why)).ok()
 }
 
 fn mpich(name: &str) -> Option<PathBuf> {

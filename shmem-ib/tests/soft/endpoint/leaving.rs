@@ -139,7 +139,8 @@ fn one_that_died_costs_the_linger_time_and_little_work() {
     let stats = job.pes[0].endpoint.stats();
     assert_eq!(stats.connect.byes_missed, 1);
     let calls = stats.hca.recv_calls - before.recv_calls;
-    assert!(calls < 60, "{calls} looks at the socket while waiting");
+    // About 40, and more where other threads are in the way; one each millisecond would be 400.
+    assert!(calls < 300, "{calls} looks at the socket while waiting");
 }
 
 #[test]
