@@ -49,15 +49,15 @@ fn it_tells_of_the_build_and_of_the_software_hca_anywhere() {
 fn settings_that_are_not_the_defaults_are_shown() {
     let env = [
         ("SHMEM_HCA", "soft"),
-        ("SHMEM_LINGER", "500ms"),
+        ("SHMEM_INIT_TIMEOUT", "5m"),
         ("SMA_SYMMETRIC_SIZE", "1g"),
     ];
     let text = said(&info(&[], &env));
     assert!(text.contains("  SHMEM_HCA=soft\n"), "{text}");
     assert!(text.contains("  SMA_SYMMETRIC_SIZE=1g\n"), "{text}");
     assert!(
-        !text.contains("SHMEM_LINGER"),
-        "500ms is the default: {text}"
+        !text.contains("SHMEM_INIT_TIMEOUT"),
+        "5m is the default: {text}"
     );
     assert!(
         text.contains("the software HCA: the settings say so"),
@@ -67,8 +67,11 @@ fn settings_that_are_not_the_defaults_are_shown() {
 
 #[test]
 fn a_setting_that_cannot_be_used_is_named_and_hides_nothing() {
-    let text = said(&info(&[], &[("SHMEM_LINGER", "long")]));
-    assert!(text.contains("SHMEM_LINGER=long: not a number"), "{text}");
+    let text = said(&info(&[], &[("SHMEM_INIT_TIMEOUT", "long")]));
+    assert!(
+        text.contains("SHMEM_INIT_TIMEOUT=long: not a number"),
+        "{text}"
+    );
     assert!(text.contains("software HCA: always there"), "{text}");
 }
 

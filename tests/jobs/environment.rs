@@ -128,13 +128,16 @@ fn version_and_settings_are_told_once() {
         let job = shmrun("-n 3", &[LIVES, "2"])
             .env(names[0], "0")
             .env(names[1], "");
-        let out = job.env("SHMEM_LINGER", "400ms").succeed();
+        let out = job.env("SHMEM_INIT_TIMEOUT", "40s").succeed();
         assert_eq!(out.matches("(OpenSHMEM 1.6)").count(), 1, "{out}");
         assert_eq!(
             out.matches("SHMEM_SYMMETRIC_SIZE=256M  (default)").count(),
             1
         );
-        assert!(out.contains("SHMEM_LINGER=400ms  (environment)"), "{out}");
+        assert!(
+            out.contains("SHMEM_INIT_TIMEOUT=40s  (environment)"),
+            "{out}"
+        );
     }
     assert_eq!(shmrun("-n 3", &[LIVES, "1"]).succeed(), "");
 }

@@ -12,7 +12,7 @@ use shmem_ib::device::sysfs::Places;
 use shmem_ib::device::{Request, VerbsOptions};
 use shmem_ib::soft::xrc::SharedWindow;
 use shmem_ib::soft::{Faults, SoftConfig};
-use shmem_ib::verbs::timeouts::{ack_timeout_code, rnr_timer_code};
+use shmem_ib::verbs::timeouts::ack_timeout_code;
 use shmem_ib::verbs::{Fabric, Lane, Mtu, Pkey};
 use shmem_node::own_address;
 use shmem_node::segment::NodeView;
@@ -143,7 +143,6 @@ pub(super) fn endpoint(
         job_key,
         identity_later: identity.is_none(),
         connect_deadline: settings.connect_timeout,
-        linger: settings.linger,
         max_qps: shares(settings).main,
         spin_rounds: view.spins(),
         sq_depth: match fabric {
@@ -204,8 +203,6 @@ fn times(settings: &Settings) -> EndpointConfig {
     EndpointConfig {
         rc_timeout: ack_timeout_code(settings.ack_timeout),
         rc_retry: settings.retry_count,
-        rnr_retry: settings.rnr_retry,
-        rnr_timer: rnr_timer_code(settings.rnr_timeout),
         ..EndpointConfig::default()
     }
 }
@@ -262,19 +259,12 @@ mod tests {
                 found.map(|(_, value)| (*value).to_owned())
             };
             let config = times(&Settings::parse(lookup).unwrap());
-            let (rc, rnr) = (config.rc_timeout, config.rnr_timer);
-            [rc, config.rc_retry, rnr, config.rnr_retry]
+            [config.rc_timeout, config.rc_retry]
         };
         let defaults = EndpointConfig::default();
-        let (rc, rnr) = (defaults.rc_timeout, defaults.rnr_timer);
-        assert_eq!(told(&[]), [rc, defaults.rc_retry, rnr, defaults.rnr_retry]);
-        let all = [
-            ("SHMEM_ACK_TIMEOUT", "67ms"),
-            ("SHMEM_RETRY_COUNT", "3"),
-            ("SHMEM_RNR_TIMEOUT", "1ms"),
-            ("SHMEM_RNR_RETRY", "5"),
-        ];
-        // 67.1 ms, and 1.28 ms.
-        assert_eq!(told(&all), [14, 3, 14, 5]);
+        assert_eq!(told(&[]), [defaults.rc_timeout, defaults.rc_retry]);
+        let all = [("SHMEM_ACK_TIMEOUT", "67ms"), ("SHMEM_RETRY_COUNT", "3")];
+        // 67.1 ms.
+        assert_eq!(told(&all), [14, 3]);
     }
 }

@@ -27,14 +27,6 @@ pub const fn rnr_delay_ns(code: u8) -> u64 {
     HUNDREDTHS_MS[(code & 0x1f) as usize] as u64 * 10_000
 }
 
-/// The code of the shortest such wait that is no shorter than this; of the longest, where none is.
-#[must_use]
-pub fn rnr_timer_code(at_least: Duration) -> u8 {
-    (1..32)
-        .find(|code| u128::from(rnr_delay_ns(*code)) >= at_least.as_nanos())
-        .unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,11 +41,5 @@ mod tests {
         }
         assert_eq!(ack_timeout_code(Duration::ZERO), 1);
         assert_eq!(ack_timeout_code(Duration::MAX), 31);
-        for code in 0..32 {
-            let delay = Duration::from_nanos(rnr_delay_ns(code));
-            assert_eq!(rnr_timer_code(delay), code);
-        }
-        assert_eq!(rnr_timer_code(Duration::ZERO), 1);
-        assert_eq!(rnr_timer_code(Duration::MAX), 0);
     }
 }

@@ -156,14 +156,6 @@ pub(super) fn ack_timeout(text: &str) -> Result<Duration, ValueError> {
     time(text, Duration::from_micros(8), Duration::from_secs(8796))
 }
 
-pub(super) fn rnr_timeout(text: &str) -> Result<Duration, ValueError> {
-    time(
-        text,
-        Duration::from_micros(10),
-        Duration::from_micros(655_360),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,13 +220,7 @@ mod tests {
         assert_eq!((route("auto"), route("Always")), (Ok(false), Ok(true)));
         assert_eq!(route("yes"), Err(ValueError::Choice));
         assert_eq!(ack_timeout("67ms"), Ok(Duration::from_millis(67)));
-        assert_eq!(rnr_timeout("10us"), Ok(Duration::from_micros(10)));
-        for out in [
-            ack_timeout("1us"),
-            ack_timeout("3h"),
-            rnr_timeout("1us"),
-            rnr_timeout("1s"),
-        ] {
+        for out in [ack_timeout("1us"), ack_timeout("3h")] {
             assert_eq!(out, Err(ValueError::OutOfRange));
         }
     }

@@ -23,6 +23,9 @@ pub enum ValueError {
     /// Right by itself, but not together with another setting.
     #[error("not possible with {0}")]
     Conflict(&'static str),
+    /// Of a setting that there was once; what to do instead.
+    #[error("there is no such setting any more: {0}")]
+    Dropped(&'static str),
 }
 
 /// Bytes: a non-negative decimal number, an optional unit of which only the first letter counts
