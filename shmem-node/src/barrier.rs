@@ -16,6 +16,8 @@
 
 use std::time::Duration;
 
+use crossbeam_utils::CachePadded;
+
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
 
@@ -66,15 +68,8 @@ impl Tally {
 pub struct NodeBarrier {
     arrived: Tally,
     departed: Tally,
-    release: Release,
-}
-
-/// On lines of its own: all PEs but the last look at it while others arrive.
-#[repr(C, align(128))]
-#[derive(Debug, Default)]
-struct Release {
-    /// Counts releases, in the lower bits.
-    generation: AtomicU32,
+    /// Counts releases, in the lower bits. On lines of its own: all PEs but the last look at it while others arrive.
+    release: CachePadded<AtomicU32>,
 }
 
 /// Proof of an arrival, needed to wait for the release.
@@ -100,19 +95,19 @@ impl NodeBarrier {
     }
 
     fn present(&self) -> Arrival {
-        Arrival(self.release.generation.load(Ordering::Relaxed) & !ASLEEP)
+        Arrival(self.release.load(Ordering::Relaxed) & !ASLEEP)
     }
 
     /// Whether the release that `arrival` waits for has come.
     #[inline]
     pub fn released(&self, arrival: Arrival) -> bool {
         // ORDERING(node-release): pairs with `release`.
-        self.release.generation.load(Ordering::Acquire) & !ASLEEP != arrival.0
+        self.release.load(Ordering::Acquire) & !ASLEEP != arrival.0
     }
 
     /// Sleeps up to `max` for the release.
     pub fn sleep_unreleased(&self, arrival: Arrival, max: Option<Duration>) {
-        let (word, asleep) = (&self.release.generation, arrival.0 | ASLEEP);
+        let (word, asleep) = (&*self.release, arrival.0 | ASLEEP);
         let announced =
             word.compare_exchange(arrival.0, asleep, Ordering::Relaxed, Ordering::Relaxed);
         if announced.is_ok() || announced == Err(asleep) {
@@ -135,7 +130,7 @@ impl NodeBarrier {
     #[inline]
     pub fn release(&self) {
         self.arrived.reset();
-        let word = &self.release.generation;
+        let word = &*self.release;
         let next = (word.load(Ordering::Relaxed).wrapping_add(1)) & !ASLEEP;
         // ORDERING(node-release): what the leader did comes before what the released PEs do next.
         if word.swap(next, Ordering::AcqRel) & ASLEEP != 0 {

@@ -132,6 +132,7 @@ impl Doorbell {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crossbeam_utils::CachePadded;
     use std::sync::atomic::AtomicU64;
 
     #[test]
@@ -187,23 +188,20 @@ mod tests {
             return; // then bells are missed by design
         }
         const TURNS: u64 = 5000;
-        /// On cache lines of their own, so that a store can linger while a load goes ahead.
-        #[derive(Default)]
-        #[repr(align(128))]
-        struct Apart<T>(T);
-        let bells = [Apart(Doorbell::default()), Apart(Doorbell::default())];
-        let Apart(turn) = &Apart(AtomicU64::new(0));
+        // On cache lines of their own, so that a store can linger while a load goes ahead.
+        let bells = [CachePadded::<Doorbell>::default(), CachePadded::default()];
+        let turn = CachePadded::new(AtomicU64::new(0));
         let missed = AtomicU64::new(0);
         let sleepers = AtomicU32::new(0);
         let turns = Turns::new(&sleepers, 1);
         std::thread::scope(|s| {
             for me in 0..2 {
-                let (bells, missed) = (&bells, &missed);
+                let (bells, missed, turn) = (&bells, &missed, &turn);
                 s.spawn(move || {
                     for t in (me..TURNS).step_by(2) {
                         let ready = || turn.load(Ordering::Acquire) == t;
                         while !ready() && missed.load(Ordering::Relaxed) == 0 {
-                            let bell = &bells[me as usize].0;
+                            let bell = &bells[me as usize];
                             if bell.sleep(turns, Pace::RUNG, ready) > 0 && ready() {
                                 missed.fetch_add(1, Ordering::Relaxed);
                             }
@@ -213,7 +211,7 @@ mod tests {
                             std::hint::spin_loop();
                         }
                         turn.store(t + 1, Ordering::Release);
-                        bells[1 - me as usize].0.ring();
+                        bells[1 - me as usize].ring();
                     }
                 });
             }

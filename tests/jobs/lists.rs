@@ -106,6 +106,56 @@ fn pages_name_nothing_that_has_gone() {
     assert!(seen > 100, "only {seen} paths in {} pages", pages.len());
 }
 
+/// Each dependency is named in the sources of its package, but those that say that they are there for the build alone.
+#[test]
+fn every_dependency_is_used() {
+    let mut manifests = Vec::new();
+    sources(workspace(), "Cargo.toml", &mut manifests);
+    let (mut idle, mut seen) = (Vec::new(), 0);
+    for (path, manifest) in &manifests {
+        let folder = Path::new(path).parent().expect("a folder");
+        let mut files = Vec::new();
+        sources(folder, ".rs", &mut files);
+        // Programs of other packages that are built here once more.
+        let others = between(manifest, "path = \"../", "\"").filter(|path| path.ends_with(".rs"));
+        let others =
+            others.filter_map(|path| fs::read_to_string(folder.join("..").join(path)).ok());
+        let texts: Vec<_> = files
+            .into_iter()
+            .map(|(_, text)| text)
+            .chain(others)
+            .collect();
+        let named = |name: &str| {
+            let of_word = |c: char| c.is_alphanumeric() || c == '_';
+            let any = |text: &String| text.split(|c| !of_word(c)).any(|word| word == name);
+            texts.iter().any(any)
+        };
+        let (mut in_section, mut comment) = (false, String::new());
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                in_section = line.ends_with("dependencies]") && !line.starts_with("[workspace");
+            }
+            if line.starts_with('#') {
+                comment += line;
+                continue;
+            }
+            let above = std::mem::take(&mut comment);
+            let Some((name, _)) = line.split_once([' ', '.']).filter(|_| in_section) else {
+                continue;
+            };
+            let for_build = [&above, line].iter().any(|text| text.contains("one way"));
+            let crate_name = match name {
+                "shmem-core" | "shmem-capi" => "shmem".to_owned(),
+                name => name.replace('-', "_"),
+            };
+            seen += 1;
+            idle.extend((!for_build && !named(&crate_name)).then(|| format!("{path}: {name}")));
+        }
+    }
+    assert!(idle.is_empty(), "{idle:#?}");
+    assert!(seen > 100, "only {seen} dependencies");
+}
+
 /// What the page on troubles quotes of messages is what programs say; `...` stands for a value there.
 #[test]
 fn quoted_messages_are_those_of_programs() {
