@@ -104,7 +104,6 @@ fn plans(criterion: &mut Criterion<CpuTime>) {
     let places = Places {
         nodes: 512,
         per_node: 16,
-        one_machine: false,
     };
     let mut group = criterion.benchmark_group("plans");
     for (name, call, bytes) in [

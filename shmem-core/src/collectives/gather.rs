@@ -2,7 +2,7 @@
 //!
 //! Blocks go straight to their final places. On one node of few PEs every one writes its block into all
 //! arrays; of many, into the leader's, and all copy the whole. So they do on several nodes, where leaders
-//! pass on what they have, in few rounds, or with few messages.
+//! pass on what they have, in few rounds.
 
 use std::ops::Range;
 
@@ -255,13 +255,11 @@ impl Runtime {
         };
         let total = all.total;
         self.meet(team, || {
-            let completion = links::completion(total);
-            match between {
-                Between::Nothing => return,
-                Between::Tree => self.exchange_along_tree(team, (dest, dest, completion), &items),
-                _ => self.exchange_in_rounds(team, (dest, completion), &items),
+            if between != Between::Nothing {
+                let completion = links::completion(total);
+                self.exchange_in_rounds(team, (dest, completion), &items);
+                self.complete(completion);
             }
-            self.complete(completion);
         });
         if !mapping.leads() {
             // SAFETY: arrays of `total` bytes in two segments; the leader leaves its own alone
@@ -277,40 +275,27 @@ impl Runtime {
         self.finish_reading(team, 0);
     }
 
-    /// Gives all leaders all items: those that they show, in the boxes of their slots. For leaders.
+    /// Gives all leaders all items, along the tree: what comes from other leaders lands in the *landing* box of the slot,
+    /// and all of it is to be in the *shown* one. For leaders.
     pub(super) fn exchange_boxes(
         &self,
         team: &Team,
         items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
     ) {
-        let boxes = (team.slot(LANDING), team.slot(SHOWN), Completion::OnReturn);
-        self.exchange_along_tree(team, boxes, items);
-    }
-
-    /// Gives all leaders all items: what comes from other leaders lands in `landing`, and all of it
-    /// is to be in `shown`. The two are the same array, of the program, or the two boxes of the slot.
-    /// For leaders.
-    fn exchange_along_tree(
-        &self,
-        team: &Team,
-        (landing, shown, completion): (usize, usize, Completion),
-        items: &Items<impl Fn(usize) -> Range<usize>, impl Fn(usize) -> usize>,
-    ) {
+        let (landing, shown) = (team.slot(LANDING), team.slot(SHOWN));
         let (mapping, total) = (team.mapping(), items.total());
         let (node, nodes) = (mapping.node(), mapping.n_nodes());
         let take = |range: Range<usize>| {
-            if landing != shown {
-                let (from, to) = (
-                    self.own(landing + range.start),
-                    self.own(shown + range.start),
-                );
-                // SAFETY: two boxes of the own slot, which have room for all items.
-                unsafe { access::copy(from, to, range.len()) };
-            }
+            let (from, to) = (
+                self.own(landing + range.start),
+                self.own(shown + range.start),
+            );
+            // SAFETY: two boxes of the own slot, which have room for all items.
+            unsafe { access::copy(from, to, range.len()) };
         };
         let send = |pe: usize, range: Range<usize>| {
-            let from = self.own(shown + range.start);
-            self.write(pe, landing + range.start, from, range.len(), completion);
+            let (to, from) = (landing + range.start, self.own(shown + range.start));
+            self.write(pe, to, from, range.len(), Completion::OnReturn);
         };
         let round = self.next_round(team);
         for (k, child) in self.children(team) {

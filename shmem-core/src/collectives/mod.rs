@@ -40,9 +40,6 @@
 //! as many times more connections and messages; they would only add in parallel, which the node's members do
 //! before.
 //!
-//! Where one machine emulates all nodes, its cores do the work of all leaders, so there all messages count and not
-//! those in a row: among more than eight nodes short ones go up and down the tree, which takes the fewest.
-//!
 //! Splitting a team reduces 8 bytes, a few times. Leaders are in the order of their ranks, so a strided team may
 //! have other edges than the world.
 //!

@@ -20,8 +20,6 @@ struct Cost {
     rounds: usize,
     /// Bytes of these: what the busiest leader sends, but where one only passes on what comes to it.
     bytes: usize,
-    /// Messages of all.
-    messages: usize,
     connections: usize,
 }
 
@@ -29,7 +27,6 @@ impl Cost {
     const NOTHING: Self = Self {
         rounds: 0,
         bytes: 0,
-        messages: 0,
         connections: 0,
     };
 
@@ -42,7 +39,6 @@ impl Cost {
         Self {
             rounds: self.rounds + other.rounds,
             bytes: self.bytes + other.bytes,
-            messages: self.messages + other.messages,
             // Edges of the tree are edges of the others.
             connections: self.connections.max(other.connections),
         }
@@ -52,7 +48,6 @@ impl Cost {
         Self {
             rounds: self.rounds * n,
             bytes: self.bytes * n,
-            messages: self.messages * n,
             ..self
         }
     }
@@ -78,7 +73,6 @@ fn tree_once(bytes: usize, nodes: usize) -> Cost {
     Cost {
         rounds: rounds(nodes),
         bytes: tree::children(0, nodes).count() * bytes,
-        messages: nodes - 1,
         connections: nodes - 1,
     }
 }
@@ -92,7 +86,6 @@ fn circulant(total: usize, nodes: usize) -> Cost {
     Cost {
         rounds: rounds(nodes),
         bytes: blocks * total.div_ceil(nodes),
-        messages: nodes * rounds(nodes),
         connections: circulant_edges(nodes),
     }
 }
@@ -106,7 +99,6 @@ fn doubling(bytes: usize, nodes: usize) -> Cost {
     Cost {
         rounds: steps(0, nodes).count(),
         bytes: sends(0) * bytes,
-        messages: (0..nodes).map(sends).sum(),
         connections: match nodes.is_power_of_two() {
             true => nodes / 2 * rounds(nodes),
             false => edges((0..nodes).flat_map(partners)),
@@ -119,7 +111,6 @@ fn halving(bytes: usize, nodes: usize) -> Cost {
     let scattered = Cost {
         rounds: pieces,
         bytes: (nodes - 1) * bytes.div_ceil(nodes),
-        messages: nodes * pieces,
         connections: 0,
     };
     scattered.and(circulant(bytes, nodes))
@@ -156,10 +147,8 @@ fn cost(between: Between, operation: Operation, bytes: usize, layout: Layout) ->
         (_, Between::Pairs) => Cost {
             rounds: members - layout.here,
             bytes: (members - layout.here) * layout.here * bytes,
-            messages: members * (members - layout.here),
             connections: members * (members - layout.here) / 2,
         },
-        (Operation::Fcollect, Between::Tree) => there_and_back(bytes * members),
         (_, Between::Tree | Between::Circulant) => there_and_back(bytes),
     }
 }
@@ -171,7 +160,6 @@ fn others(operation: Operation, bytes: usize, layout: Layout) -> Vec<Cost> {
     let ring = |total: usize, steps: usize, each: usize| Cost {
         rounds: steps,
         bytes: steps * each,
-        messages: nodes * steps,
         connections: if total > 0 && nodes > 2 {
             nodes
         } else {
@@ -212,7 +200,6 @@ fn layout(here: usize, nodes: usize) -> Layout {
         here,
         nodes,
         polls: false,
-        one_machine: false,
     }
 }
 
@@ -290,31 +277,6 @@ fn nothing_else_is_much_quicker() {
                     }
                 }
             }
-        }
-    }
-}
-
-/// Where one machine does the work of all leaders, short collectives of many nodes send as few messages as there
-/// can be; and nothing sends more than others would.
-#[test]
-fn emulated_nodes_send_few_messages() {
-    for nodes in [9, 16, 33, 512] {
-        let layout = Layout {
-            one_machine: true,
-            ..layout(1, nodes)
-        };
-        for operation in [Operation::Reduce, Operation::Fcollect, Operation::Broadcast] {
-            let messages = selected(operation, 8, layout).messages;
-            assert!(messages <= 2 * (nodes - 1), "{operation:?}, {nodes} nodes");
-        }
-        for bytes in [2 << 10, 64 << 10, 1 << 20] {
-            let operation = Operation::Reduce;
-            let messages = selected(operation, bytes, layout).messages;
-            let ring = others(operation, bytes, layout)[1].messages;
-            assert!(
-                messages <= ring,
-                "{bytes} bytes, {nodes} nodes: {messages}, {ring}"
-            );
         }
     }
 }

@@ -18,8 +18,6 @@ pub struct Places {
     pub nodes: usize,
     /// PEs on each.
     pub per_node: usize,
-    /// Whether one machine emulates all nodes.
-    pub one_machine: bool,
 }
 
 /// The nodes whose leaders the leader of `node` talks with in a collective of all PEs, in which each gives `bytes`. Of
@@ -48,7 +46,6 @@ pub fn partners(call: Call, bytes: usize, places: Places, node: usize) -> BTreeS
         here: places.per_node,
         nodes: places.nodes,
         polls: false,
-        one_machine: places.one_machine,
     };
     let (n, between) = (places.nodes, select(operation, bytes, layout).between);
     match between {
@@ -114,12 +111,8 @@ mod tests {
     #[test]
     fn partners_have_each_other() {
         for nodes in [1, 2, 3, 7, 9, 64, 100] {
-            for (per_node, one_machine) in [(1, false), (16, false), (16, true)] {
-                let places = Places {
-                    nodes,
-                    per_node,
-                    one_machine,
-                };
+            for per_node in [1, 16] {
+                let places = Places { nodes, per_node };
                 for call in CALLS {
                     for bytes in [0, 8, 4096, 1 << 20] {
                         for node in 0..nodes {
@@ -140,7 +133,6 @@ mod tests {
         let places = Places {
             nodes: 100,
             per_node: 16,
-            one_machine: false,
         };
         let all = (0..100).map(|node| partners(Call::Barrier, 0, places, node).len());
         assert_eq!(all.sum::<usize>(), 2 * 99);

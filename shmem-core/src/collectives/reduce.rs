@@ -7,11 +7,9 @@ use super::select::{Between, Here, Layout, Operation, select};
 use super::shares::share;
 use crate::heap::access;
 use crate::heap::address::Sym;
-use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
-use crate::team::slots::{LANDING, MAILBOX, SHOWN};
-use crate::tree;
+use crate::team::slots::SHOWN;
 
 impl Runtime {
     /// Combines `n` elements of `elem` bytes of all members, element by element. The order is that of
@@ -107,50 +105,12 @@ impl Runtime {
                 // shown before.
                 unsafe { access::copy(block, shown.add(at), len) };
             });
-            match between {
-                Between::Nothing => {}
-                Between::Doubling => self.reduce_by_doubling(r),
-                _ => self.reduce_along_tree(r),
+            if between != Between::Nothing {
+                self.reduce_by_doubling(r);
             }
         });
         // SAFETY: what is shown stays until this PE arrives again.
         unsafe { access::copy(shown, self.own(r.dest), r.bytes()) };
-    }
-
-    /// Combines what the leaders show; all of them show the result. For leaders.
-    fn reduce_along_tree(&self, r: Reduction<'_>) {
-        let (team, landing, bytes) = (r.team, r.team.slot(LANDING), r.bytes());
-        let shown = self.own(team.slot(SHOWN));
-        let round = self.next_round(team);
-        for (k, _) in self.children(team) {
-            self.await_child(team, k, round);
-            // SAFETY: a child's mailbox has room for what it sent.
-            unsafe { r.of.add_shared(shown, self.own(landing + k * MAILBOX), r.n) };
-        }
-        if let Some(parent) = self.parent(team) {
-            let k = tree::child_index(team.mapping().node());
-            self.write(
-                parent,
-                landing + k * MAILBOX,
-                shown,
-                bytes,
-                Completion::AtQuiet,
-            );
-            self.tell_parent(team, round);
-            self.await_parent(team, round);
-            // SAFETY: two boxes of the own slot.
-            unsafe { access::copy(self.own(landing), shown, bytes) };
-        }
-        for (_, child) in self.children(team).rev() {
-            self.write(
-                team.mapping().leader(child),
-                landing,
-                shown,
-                bytes,
-                Completion::OnReturn,
-            );
-            self.tell_child(team, child, round);
-        }
     }
 
     /// Each member of the node combines a part of the elements, and hands every block to `done` with its

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use super::{circulant, doubling};
 use crate::team::Team;
 
-use crate::team::slots::{BOX, LINE_DATA, MAILBOX};
+use crate::team::slots::{BOX, LINE_DATA};
 
 /// Members of one node that exchange lines, if they poll: everybody looks at everybody.
 const FEW: RangeInclusive<usize> = 2..=8;
@@ -46,12 +46,6 @@ const MANY: usize = 4;
 /// Bytes that take as long as a message between nodes takes at least, about. The model that `model.rs`
 /// holds this table against reckons with it, too.
 pub(super) const HOP: usize = 32 << 10;
-
-/// Nodes from which on all messages together count where one machine emulates them: its cores do the work of
-/// every leader, so rounds in which all send take as long as if one did. And bytes of the result up to which
-/// they do.
-const EMULATED: usize = 9;
-const SHORT: usize = 16 << 10;
 
 macro_rules! operations {
     ($($operation:ident;)*) => {
@@ -134,8 +128,6 @@ pub(super) struct Layout {
     pub(super) nodes: usize,
     /// Whether the PEs of this node poll while they wait.
     pub(super) polls: bool,
-    /// Whether all PEs of the job are on one machine.
-    pub(super) one_machine: bool,
 }
 
 impl Layout {
@@ -146,7 +138,6 @@ impl Layout {
             here: team.mapping().n_here(),
             nodes: team.mapping().n_nodes(),
             polls: team.polls(),
-            one_machine: team.is_on_one_machine(),
         }
     }
 }
@@ -178,7 +169,6 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
         here,
         nodes,
         polls,
-        one_machine,
     } = layout;
     let one_node = nodes == 1;
     let lines = one_node && polls && FEW.contains(&here) && bytes <= LINE_DATA;
@@ -187,7 +177,6 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
     let whole = bytes <= doubling::room(nodes);
     // Along the tree it is sent in each round; in parts, twice in all, in twice as many rounds.
     let rounds = circulant::rounds(nodes);
-    let few_messages = one_machine && nodes >= EMULATED;
     let in_parts = bytes * rounds.saturating_sub(2) > rounds * HOP;
     let here = match operation {
         Sync | Broadcast | Reduce | Fcollect if lines => Here::Lines,
@@ -209,11 +198,8 @@ pub(super) fn select(operation: Operation, bytes: usize, layout: Layout) -> Algo
         _ if one_node => Between::Nothing,
         Alltoall if aggregated => Between::Exchange,
         Alltoall => Between::Pairs,
-        Reduce if few_messages && whole && bytes <= MAILBOX => Between::Tree,
         Reduce if whole => Between::Doubling,
         Reduce => Between::Halving,
-        Fcollect if few_messages && bytes * members <= SHORT => Between::Tree,
-        Collect if few_messages && bytes <= SHORT => Between::Tree,
         Fcollect | Collect => Between::Circulant,
         Broadcast if in_parts => Between::Circulant,
         Sync | Broadcast | Scan => Between::Tree,
@@ -226,7 +212,7 @@ mod tests {
     use super::*;
     use crate::team::slots::PIECE;
 
-    const LAYOUTS: [(&str, Layout); 8] = [
+    const LAYOUTS: [(&str, Layout); 7] = [
         ("4 PEs that poll", layout(4, 1, true)),
         ("4 PEs", layout(4, 1, false)),
         ("16 PEs", layout(16, 1, false)),
@@ -234,13 +220,6 @@ mod tests {
         ("2 nodes of 1", layout(1, 2, false)),
         ("4 nodes of 4", layout(4, 4, true)),
         ("64 nodes of 32", layout(32, 64, false)),
-        (
-            "16 nodes of 4 on one machine",
-            Layout {
-                one_machine: true,
-                ..layout(4, 16, false)
-            },
-        ),
     ];
 
     /// No threshold of these layouts lies higher.
@@ -252,7 +231,6 @@ mod tests {
             here,
             nodes,
             polls,
-            one_machine: false,
         }
     }
 
@@ -329,17 +307,7 @@ mod tests {
                     (128, false),
                 ] {
                     for bytes in (0..MOST).step_by(97).chain([1, 8, LINE_DATA, PIECE, BOX]) {
-                        for one_machine in [false, true] {
-                            let layout = layout(here, nodes, polls);
-                            f(
-                                operation,
-                                bytes,
-                                Layout {
-                                    one_machine,
-                                    ..layout
-                                },
-                            );
-                        }
+                        f(operation, bytes, layout(here, nodes, polls));
                     }
                 }
             }
@@ -356,7 +324,6 @@ mod tests {
             };
             let room = match (operation, here, between) {
                 (_, Here::Lines, _) => LINE_DATA,
-                (Operation::Reduce, _, Between::Tree) => MAILBOX,
                 (Operation::Reduce, _, Between::Doubling) => doubling::room(layout.nodes),
                 (Operation::Reduce | Operation::Fcollect | Operation::Broadcast, Here::One, _) => {
                     BOX
@@ -371,8 +338,7 @@ mod tests {
         });
     }
 
-    /// Between nodes a reduction by one of each is along the tree or by doubling, and every other by halving
-    /// (`Runtime::team_reduce`).
+    /// Between nodes a reduction by one of each is by doubling, and every other by halving (`Runtime::team_reduce`).
     #[test]
     fn who_reduces_here_fits_what_goes_on_between_nodes() {
         everywhere(|operation, bytes, layout| {
@@ -380,13 +346,13 @@ mod tests {
                 return;
             }
             let Algorithm { here, between } = select(operation, bytes, layout);
-            let expected: &[_] = match here {
-                Here::One => &[Between::Tree, Between::Doubling],
-                _ => &[Between::Halving],
+            let expected = match here {
+                Here::One => Between::Doubling,
+                _ => Between::Halving,
             };
-            assert!(
-                expected.contains(&between),
-                "{here:?}, {between:?} for {bytes} bytes on {layout:?}"
+            assert_eq!(
+                between, expected,
+                "{here:?} for {bytes} bytes on {layout:?}"
             );
         });
     }

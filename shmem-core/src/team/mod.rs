@@ -89,8 +89,6 @@ pub struct Team {
     barrier: &'static NodeBarrier,
     /// Whether the PEs of this node poll while they wait.
     polls: bool,
-    /// Whether all PEs of the job are on one machine.
-    one_machine: bool,
     /// Whether a thread is in a collective.
     meeting: AtomicBool,
     /// Whether a thread of this PE has left one half done.
@@ -205,7 +203,6 @@ impl Team {
             config: TeamConfig::default(),
             barrier: barrier_at(node.segment(mapping.local(0)), slot),
             polls: node.spins() > 0,
-            one_machine: node.on_machine() == node.node_of().len(),
             mapping,
             meeting: AtomicBool::new(false),
             broken: AtomicBool::new(false),
@@ -385,11 +382,6 @@ impl Team {
     #[inline]
     pub(crate) fn polls(&self) -> bool {
         self.polls
-    }
-
-    #[inline]
-    pub(crate) fn is_on_one_machine(&self) -> bool {
-        self.one_machine
     }
 
     /// Number of the team's slot.

@@ -152,7 +152,6 @@ fn programs(pes: u32) -> Vec<(String, f64)> {
     let places = plans::Places {
         nodes: (pes / PER_NODE) as usize,
         per_node: PER_NODE as usize,
-        one_machine: false,
     };
     // All nodes are alike but for the ends of trees: some hundred tell the mean.
     let step = places.nodes.div_ceil(256).max(1) | 1;
