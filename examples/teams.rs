@@ -22,7 +22,7 @@ fn main() {
             .last()
             .unwrap_or(1);
         let cols = n / rows;
-        let (row, column) = world.split_2d(cols, None, None)?;
+        let (row, column) = world.split_2d(cols)?;
         let (i, j) = (column.my_pe(), row.my_pe());
 
         // One PE of each column knows its part of the vector.

@@ -6,6 +6,7 @@
 //!
 //! All boxes are listed, to be freed with their team or after the last finalize.
 
+use std::ffi::c_int;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +35,8 @@ pub(crate) struct Team(*mut TeamBody);
 #[derive(Debug)]
 pub(crate) struct TeamBody {
     engine: raw::Team,
+    /// How many contexts the program means to have on it: what `shmem_team_get_config` tells again.
+    num_contexts: c_int,
 }
 
 /// The boxes that exist.
@@ -149,6 +152,18 @@ impl Team {
         }
     }
 
+    /// How many contexts the program has said that it will have on the team; `None` for the invalid handle.
+    ///
+    /// # Safety
+    /// As for [`Team::find`].
+    pub(crate) unsafe fn num_contexts(self) -> Option<c_int> {
+        if [Self::WORLD, Self::SHARED].contains(&self) {
+            return Some(0);
+        }
+        // SAFETY: null or a live box, by the caller.
+        unsafe { self.0.as_ref() }.map(|body| body.num_contexts)
+    }
+
     /// The team, for a routine that has no use for the invalid handle.
     ///
     /// # Safety
@@ -163,8 +178,12 @@ impl Team {
     }
 
     /// Gives the program a handle.
-    pub(crate) fn new(engine: raw::Team) -> Self {
-        let team = Self(Box::into_raw(Box::new(TeamBody { engine })));
+    pub(crate) fn new(engine: raw::Team, num_contexts: c_int) -> Self {
+        let body = TeamBody {
+            engine,
+            num_contexts,
+        };
+        let team = Self(Box::into_raw(Box::new(body)));
         live().teams.push(team);
         team
     }

@@ -2,8 +2,6 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
-use shmem::raw;
-
 use crate::check;
 use crate::constants::SHMEM_TEAM_NUM_CONTEXTS;
 use crate::handles::Team;
@@ -30,11 +28,10 @@ pub(crate) unsafe fn team_get_config(
 ) -> c_int {
     check::running(name);
     // SAFETY: by the caller.
-    let Some(team) = (unsafe { team.find() }) else {
+    let Some(num_contexts) = (unsafe { team.num_contexts() }) else {
         return -1;
     };
     if mask & SHMEM_TEAM_NUM_CONTEXTS != 0 {
-        let num_contexts = team.config().num_contexts as c_int;
         // SAFETY: by the caller.
         unsafe { config.write(TeamConfig { num_contexts }) };
     }
@@ -64,21 +61,17 @@ pub(crate) unsafe fn team_ptr(
         .map_or(std::ptr::null_mut(), |pe| setup::address(dest, pe))
 }
 
-/// The configuration that a mask selects; none if it selects nothing. `Err` if a value is no count.
+/// The number of contexts that a configuration has, if the mask selects it; else 0. `None` if it is no count.
 ///
 /// # Safety
 /// `config` is readable if the mask selects something.
-unsafe fn configuration(
-    mask: c_long,
-    config: *const TeamConfig,
-) -> Result<Option<raw::TeamConfig>, ()> {
+unsafe fn configured_contexts(mask: c_long, config: *const TeamConfig) -> Option<c_int> {
     if mask & SHMEM_TEAM_NUM_CONTEXTS == 0 {
-        return Ok(None);
+        return Some(0);
     }
     // SAFETY: by the caller.
     let TeamConfig { num_contexts } = unsafe { config.read() };
-    let num_contexts = usize::try_from(num_contexts).map_err(drop)?;
-    Ok(Some(raw::TeamConfig { num_contexts }))
+    (num_contexts >= 0).then_some(num_contexts)
 }
 
 pub(crate) unsafe fn team_split_strided(
@@ -93,17 +86,16 @@ pub(crate) unsafe fn team_split_strided(
 ) -> c_int {
     check::collective(name);
     // SAFETY: by the caller.
-    let (parent, config) = unsafe { (parent.find(), configuration(mask, config)) };
-    let made = match (parent, config) {
-        (Some(parent), Ok(config)) => parent
-            .split_strided(start as isize, stride as isize, size as isize, config)
-            .map_err(drop),
-        _ => Err(()),
-    };
-    let (team, status) = match made {
-        Ok(Some(team)) => (Team::new(team), 0),
-        Ok(None) => (Team::INVALID, 0),
-        Err(()) => (Team::INVALID, -1),
+    let (parent, contexts) = unsafe { (parent.find(), configured_contexts(mask, config)) };
+    let (team, status) = match (parent, contexts) {
+        (Some(parent), Some(contexts)) => {
+            match parent.split_strided(start as isize, stride as isize, size as isize) {
+                Ok(Some(team)) => (Team::new(team, contexts), 0),
+                Ok(None) => (Team::INVALID, 0),
+                Err(_) => (Team::INVALID, -1),
+            }
+        }
+        _ => (Team::INVALID, -1),
     };
     // SAFETY: by the caller.
     unsafe { new_team.write(team) };
@@ -123,18 +115,21 @@ pub(crate) unsafe fn team_split_2d(
 ) -> c_int {
     check::collective(name);
     // SAFETY: by the caller.
-    let (parent, configs) = unsafe {
-        let x = configuration(x_mask, x_config);
-        let y = configuration(y_mask, y_config);
-        (parent.find(), x.and_then(|x| y.map(|y| (x, y))))
+    let (parent, contexts) = unsafe {
+        let x = configured_contexts(x_mask, x_config);
+        let y = configured_contexts(y_mask, y_config);
+        (parent.find(), x.zip(y))
     };
-    let made = match (parent, configs, usize::try_from(xrange)) {
-        (Some(parent), Ok((x, y)), Ok(xrange)) => parent.split_2d(xrange, x, y).map_err(drop),
-        _ => Err(()),
+    let made = match (parent, contexts, usize::try_from(xrange)) {
+        (Some(parent), Some(contexts), Ok(xrange)) => {
+            let rows_and_columns = parent.split_2d(xrange).ok();
+            rows_and_columns.map(|teams| (teams, contexts))
+        }
+        _ => None,
     };
     let (teams, status) = match made {
-        Ok((x, y)) => ((Team::new(x), Team::new(y)), 0),
-        Err(()) => ((Team::INVALID, Team::INVALID), -1),
+        Some(((row, column), (x, y))) => ((Team::new(row, x), Team::new(column, y)), 0),
+        None => ((Team::INVALID, Team::INVALID), -1),
     };
     // SAFETY: by the caller.
     unsafe {

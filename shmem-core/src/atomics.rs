@@ -185,12 +185,11 @@ pub const fn width<T: Atomic>() -> Width {
     }
 }
 
-/// Defines the two forms of an operation that gives the old value, blocking and non-blocking.
+/// Defines operations that give the old value.
 macro_rules! fetching {
     ($(
         $(#[$doc:meta])*
-        $name:ident, $spec:literal; $nbi:ident, $nbi_spec:literal;
-        $bound:ident($($arg:ident),*) => $op:expr;
+        $name:ident, $spec:literal; $bound:ident($($arg:ident),*) => $op:expr;
     )*) => { routines! { $(
         $(#[$doc])*
         /// Gives the old value.
@@ -203,60 +202,30 @@ macro_rules! fetching {
         pub fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)* pe: usize) -> T {
             T::from_bits(ctx.atomic(dest.elem(0).sym(), width::<T>(), $op, pe))
         }
-
-        $(#[$doc])*
-        /// The old value lies in `fetch` after the next quiet of the context. [`nbi`](crate::nbi) is
-        /// the safe form.
-        ///
-        /// # Safety
-        /// `fetch` stays writable, and nobody looks at it, until the next quiet of the context returns
-        /// (of the default one: quiet or barrier).
-        ///
-        /// # Panics
-        /// If the array is empty, or there is no such PE.
-        ///
-        /// # Spec
-        #[doc = concat!("OpenSHMEM 1.6, `", $nbi_spec, "`.")]
-        pub unsafe fn $nbi<T: $bound>(
-            &ctx, fetch: &mut T, dest: SymSlice<T>, $($arg: T,)* pe: usize,
-        ) {
-            let fetch = (&raw mut *fetch).cast();
-            // SAFETY: by the caller.
-            unsafe { ctx.atomic_into(fetch, dest.elem(0).sym(), width::<T>(), $op, pe) };
-        }
     )* } };
 }
 
 fetching! {
     /// Reads the first element of `dest` on `pe`, atomically.
-    atomic_fetch, "shmem_atomic_fetch"; atomic_fetch_nbi, "shmem_atomic_fetch_nbi";
-    Atomic() => AtomicOp::Fetch;
+    atomic_fetch, "shmem_atomic_fetch"; Atomic() => AtomicOp::Fetch;
     /// Replaces the first element of `dest` on `pe`, atomically.
-    atomic_swap, "shmem_atomic_swap"; atomic_swap_nbi, "shmem_atomic_swap_nbi";
-    Atomic(value) => AtomicOp::Swap(value.to_bits());
+    atomic_swap, "shmem_atomic_swap"; Atomic(value) => AtomicOp::Swap(value.to_bits());
     /// Replaces the first element of `dest` on `pe` by `value` if it equals `cond`, atomically. The old
     /// value equals `cond` exactly if it was replaced. [`atomic_compare_exchange`] says which.
-    atomic_compare_swap, "shmem_atomic_compare_swap";
-    atomic_compare_swap_nbi, "shmem_atomic_compare_swap_nbi";
-    AtomicInt(cond, value) => AtomicOp::CompareSwap {
+    atomic_compare_swap, "shmem_atomic_compare_swap"; AtomicInt(cond, value) => AtomicOp::CompareSwap {
         compare: cond.to_bits(),
         new: value.to_bits(),
     };
     /// Adds 1 to the first element of `dest` on `pe`, atomically. Integers wrap.
-    atomic_fetch_inc, "shmem_atomic_fetch_inc"; atomic_fetch_inc_nbi, "shmem_atomic_fetch_inc_nbi";
-    AtomicInt() => AtomicOp::Add(1);
+    atomic_fetch_inc, "shmem_atomic_fetch_inc"; AtomicInt() => AtomicOp::Add(1);
     /// Adds to the first element of `dest` on `pe`, atomically. Integers wrap.
-    atomic_fetch_add, "shmem_atomic_fetch_add"; atomic_fetch_add_nbi, "shmem_atomic_fetch_add_nbi";
-    AtomicInt(value) => AtomicOp::Add(value.to_bits());
+    atomic_fetch_add, "shmem_atomic_fetch_add"; AtomicInt(value) => AtomicOp::Add(value.to_bits());
     /// Combines the first element of `dest` on `pe` with `value` by bitwise and, atomically.
-    atomic_fetch_and, "shmem_atomic_fetch_and"; atomic_fetch_and_nbi, "shmem_atomic_fetch_and_nbi";
-    AtomicInt(value) => AtomicOp::And(value.to_bits());
+    atomic_fetch_and, "shmem_atomic_fetch_and"; AtomicInt(value) => AtomicOp::And(value.to_bits());
     /// Combines the first element of `dest` on `pe` with `value` by bitwise or, atomically.
-    atomic_fetch_or, "shmem_atomic_fetch_or"; atomic_fetch_or_nbi, "shmem_atomic_fetch_or_nbi";
-    AtomicInt(value) => AtomicOp::Or(value.to_bits());
+    atomic_fetch_or, "shmem_atomic_fetch_or"; AtomicInt(value) => AtomicOp::Or(value.to_bits());
     /// Combines the first element of `dest` on `pe` with `value` by exclusive or, atomically.
-    atomic_fetch_xor, "shmem_atomic_fetch_xor"; atomic_fetch_xor_nbi, "shmem_atomic_fetch_xor_nbi";
-    AtomicInt(value) => AtomicOp::Xor(value.to_bits());
+    atomic_fetch_xor, "shmem_atomic_fetch_xor"; AtomicInt(value) => AtomicOp::Xor(value.to_bits());
 }
 
 routines! {

@@ -5,7 +5,7 @@
 //! two thin layers over the same engines, so both may be used in one program.
 
 // ---- Life and memory.
-pub use crate::allocate::{Hints, allocate, reallocate, release};
+pub use crate::allocate::{allocate, reallocate, release};
 pub use crate::fault::{complain, end_at_panic};
 pub use crate::heap::address::Sym;
 pub use crate::init_finalize::{
@@ -37,7 +37,7 @@ pub use crate::wait::words::{
 // Teams, collectives, active sets.
 pub use crate::collectives::group::*;
 pub use crate::collectives::{Combine, SYNC_SIZE, combine, named};
-pub use crate::team::{Members, Team, TeamConfig, team_ptr};
+pub use crate::team::{Members, Team, team_ptr};
 
 // The short way inside a node.
 pub use crate::runtime::{Near, near};

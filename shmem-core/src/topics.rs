@@ -34,10 +34,9 @@ pub mod prelude {
 
 /// Symmetric memory: how it is allocated, what may lie in it, and handles to it.
 pub mod memory {
-    pub use crate::allocate::Hints;
     pub use crate::allocate::scratch::{Arrays, scratch};
     pub use crate::allocate::typed::{
-        alloc, alloc_aligned, alloc_from, alloc_uninit, alloc_with_hints, free, realloc,
+        alloc, alloc_aligned, alloc_from, alloc_uninit, free, realloc,
     };
     pub use crate::datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
     pub use crate::symmetric::address::pe_accessible;
@@ -59,12 +58,9 @@ pub mod one_sided {
 /// Atomic operations on any PE's words of 32 and 64 bits.
 pub mod atomic {
     pub use crate::atomics::{
-        atomic_add, atomic_and, atomic_compare_exchange, atomic_compare_swap,
-        atomic_compare_swap_nbi, atomic_fetch, atomic_fetch_add, atomic_fetch_add_nbi,
-        atomic_fetch_and, atomic_fetch_and_nbi, atomic_fetch_inc, atomic_fetch_inc_nbi,
-        atomic_fetch_nbi, atomic_fetch_or, atomic_fetch_or_nbi, atomic_fetch_xor,
-        atomic_fetch_xor_nbi, atomic_inc, atomic_or, atomic_set, atomic_swap, atomic_swap_nbi,
-        atomic_xor,
+        atomic_add, atomic_and, atomic_compare_exchange, atomic_compare_swap, atomic_fetch,
+        atomic_fetch_add, atomic_fetch_and, atomic_fetch_inc, atomic_fetch_or, atomic_fetch_xor,
+        atomic_inc, atomic_or, atomic_set, atomic_swap, atomic_xor,
     };
 }
 
@@ -76,12 +72,11 @@ pub mod ordering {
 /// Waiting for what other PEs do: words, signals that come with data, locks.
 pub mod waiting {
     pub use crate::lock::{Lock, LockGuard};
-    pub use crate::rma::signalled::{put_signal, put_signal_nbi};
+    pub use crate::rma::signalled::put_signal;
     pub use crate::signal::{SignalOp, signal_add, signal_fetch, signal_set};
     pub use crate::wait::typed::{
-        signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
-        test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,
-        wait_until_any_vector, wait_until_some, wait_until_some_vector,
+        Expected, signal_wait_until, test, test_all, test_any, test_some, wait_until,
+        wait_until_all, wait_until_any, wait_until_some,
     };
     pub use crate::wait::words::{Cmp, Waitable};
 }
@@ -95,7 +90,7 @@ pub mod contexts {
 
 /// Sets of PEs that number themselves anew.
 pub mod teams {
-    pub use crate::team::{MAX_TEAMS, Members, Team, TeamConfig};
+    pub use crate::team::{MAX_TEAMS, Members, Team};
 }
 
 /// What all PEs, or all members of a team, do together.

@@ -51,7 +51,7 @@ fn of_all(what: &str, odd: bool, [a, b]: Arrays) -> Result<(), shmem::Error> {
         ("alloc-barrier", true) => drop(alloc::<u64>(1)?),
         ("free-barrier", true) => free(a)?,
         ("realloc-barrier", true) => drop(realloc(a, 1)?),
-        ("split-barrier", true) => drop(world.split_strided(0, 1, 1, None)?),
+        ("split-barrier", true) => drop(world.split_strided(0, 1, 1)?),
         ("sync-barrier", true) => sync_all(),
         ("reduce", true) => reduce(b.at(..2), a.at(..2), Sum),
         ("reduce", false) => reduce(b.at(..4), a.at(..4), Sum),
@@ -83,10 +83,10 @@ fn of_all(what: &str, odd: bool, [a, b]: Arrays) -> Result<(), shmem::Error> {
         ("all-gather", false) => drop(world.all_gather(1f64)),
         ("alloc-in-alltoallv", true) => drop(alltoallv(&vec![[1u32]; n_pes()])?),
         ("alloc-in-alltoallv", false) => drop(alltoallv(&vec![[1f32]; n_pes()])?),
-        ("split", true) => drop(world.split_strided(0, 1, 2, None)?),
-        ("split", false) => drop(world.split_strided(1, 1, 1, None)?),
-        ("split-2d", true) => drop(world.split_2d(1, None, None)?),
-        ("split-2d", false) => drop(world.split_2d(2, None, None)?),
+        ("split", true) => drop(world.split_strided(0, 1, 2)?),
+        ("split", false) => drop(world.split_strided(1, 1, 1)?),
+        ("split-2d", true) => drop(world.split_2d(1)?),
+        ("split-2d", false) => drop(world.split_2d(2)?),
         (what, false) if what.ends_with("-barrier") => barrier_all(),
         _ => panic!("no PEs differ in {what}"),
     }
@@ -102,7 +102,7 @@ fn alias<T: shmem::Datum>(array: SymSlice<u64>, len: usize) -> SymSlice<T> {
 /// Of every other PE, and of all from the last to the first.
 fn of_a_team(pe: usize) -> Result<(), shmem::Error> {
     let (world, n) = (Team::world(), n_pes() as isize);
-    let other = world.split_strided(n - 1, -1, n, None)?;
+    let other = world.split_strided(n - 1, -1, n)?;
     let team = other.expect("all are in");
     if my_pe() == pe {
         team.barrier();
@@ -134,14 +134,13 @@ fn permitted([a, b]: Arrays) -> Result<(), shmem::Error> {
         _ => second_of_two(me),
     };
     assert_eq!(most.of, n - 1);
-    let config = (me == 0).then_some(shmem::TeamConfig { num_contexts: 4 });
-    let odd = Team::world().split_strided(0, 2, n.div_ceil(2) as isize, config)?;
+    let odd = Team::world().split_strided(0, 2, n.div_ceil(2) as isize)?;
     if let Some(team) = odd {
         team.reduce(b.elem(0), a.elem(0), Sum);
         team.destroy();
     }
     // All alike have no such team, too much, and nothing.
-    let none = Team::world().split_strided(0, 1, 1 + n as isize, None);
+    let none = Team::world().split_strided(0, 1, 1 + n as isize);
     assert!(matches!(none, Err(shmem::Error::NoSuchTeam { .. })));
     let too_much = alloc::<u64>(1 << 50);
     assert!(matches!(too_much, Err(shmem::Error::HeapExhausted { .. })));

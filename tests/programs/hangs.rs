@@ -101,7 +101,7 @@ fn hang(how: &str, culprit: usize) -> Result<(), shmem::Error> {
         "team" => {
             let world = Team::world();
             let n = shmem::n_pes() as isize;
-            let odd = world.split_strided(1, 2, n / 2, None)?;
+            let odd = world.split_strided(1, 2, n / 2)?;
             match odd {
                 Some(_) if me == culprit => elsewhere(),
                 Some(odd) => odd.sync(),

@@ -208,7 +208,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
         _ => {}
     }
     let mut world = Some(world);
-    let alone = shmem::Team::world().split_strided(0, 1, 1, None)?;
+    let alone = shmem::Team::world().split_strided(0, 1, 1)?;
     if my_pe() == 0 {
         match mishap {
             "exit-0" => exit(0),

@@ -63,7 +63,7 @@ fn main() -> Result<(), shmem::Error> {
     inside(array);
     one_sided(array);
     collectives(array);
-    let team = Team::world().split_strided(0, 1, n_pes() as isize, None)?;
+    let team = Team::world().split_strided(0, 1, n_pes() as isize)?;
     let team = team.expect("all are in");
     let ctx = shmem::context().create()?;
     world.finalize();
@@ -188,7 +188,7 @@ fn inside(array: SymSlice<u64>) {
     wrong!(words, test_all(array, Some(&[false]), Cmp::Eq, 1));
     wrong!(words, wait_until_any(array, Some(&[true]), Cmp::Eq, 1));
     let words = "2 values for 4 words";
-    wrong!(words, shmem::test_any_vector(array, None, Cmp::Eq, &[1, 2]));
+    wrong!(words, shmem::test_any(array, None, Cmp::Eq, &[1, 2]));
     wrong!("element 0 of", wait_until(array.at(..0), Cmp::Eq, 0));
 }
 

@@ -103,7 +103,7 @@ impl Bells {
             self.skip[word] = false;
             self.values[word] = value;
         }
-        shmem::wait_until_any_vector(self.words, Some(&self.skip), Cmp::Ge, &self.values);
+        shmem::wait_until_any(self.words, Some(&self.skip), Cmp::Ge, &self.values);
         for (word, _) in awaited {
             self.skip[word] = true;
         }

@@ -10,8 +10,6 @@
 pub(crate) mod scratch;
 pub(crate) mod typed;
 
-use std::ops::BitOr;
-
 use shmem_node::waiting::Collective as Call;
 
 use crate::collectives::{Collective, collective};
@@ -20,45 +18,6 @@ use crate::heap::access;
 use crate::heap::address::Sym;
 use crate::symmetric::address::{symmetric, why_not_symmetric};
 use crate::team::Team;
-
-/// What a block will be used for: a set. The library may take it into account; the memory does for
-/// everything in any case.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `SHMEM_MALLOC_*`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Hints(u32);
-
-impl Hints {
-    /// Nothing in particular.
-    pub const NONE: Self = Self(0);
-    /// Atomics of other PEs.
-    pub const ATOMICS_REMOTE: Self = Self(1);
-    /// Signals of other PEs.
-    pub const SIGNAL_REMOTE: Self = Self(2);
-
-    /// The set with C's number: unknown bits are left out.
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits & 3)
-    }
-
-    /// C's number.
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// Whether all of `other` is in it.
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl BitOr for Hints {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
 
 impl Collective {
     /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on

@@ -2,7 +2,6 @@
 
 use shmem_node::waiting::Collective as Call;
 
-use super::Hints;
 use crate::collectives::collective;
 use crate::datum::Datum;
 use crate::error::Error;
@@ -98,20 +97,6 @@ pub fn alloc_aligned<T: Datum>(len: usize, align: usize) -> Result<SymSlice<T>, 
         "alignment {align} is no power of two"
     );
     take(len, align.max(align_of::<T>()), true)
-}
-
-/// As [`alloc`], for memory of which it is known how it will be used.
-///
-/// # Errors
-/// As for [`alloc`].
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_malloc_with_hints`.
-#[track_caller]
-pub fn alloc_with_hints<T: Datum>(len: usize, hints: Hints) -> Result<SymSlice<T>, Error> {
-    // All memory of a segment is alike to the devices there are.
-    let _ = hints;
-    alloc(len)
 }
 
 #[track_caller]

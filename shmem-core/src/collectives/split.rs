@@ -12,7 +12,7 @@ use super::op::And;
 use crate::error::Error;
 use crate::heap::address::Sym;
 use crate::runtime::Runtime;
-use crate::team::{Members, Team, TeamConfig, free_slots, slots};
+use crate::team::{Members, Team, free_slots, slots};
 
 /// Looks at what is free until a split gives up, where other threads never stand still. All members
 /// count them alike.
@@ -37,7 +37,6 @@ impl Team {
         start: isize,
         stride: isize,
         size: isize,
-        config: Option<TeamConfig>,
     ) -> Result<Option<Team>, Error> {
         let numbers = [start, stride, size, 0].map(isize::cast_unsigned);
         let (rt, _guard) = self.enter(Call::Split, |said| said.with(numbers));
@@ -50,7 +49,7 @@ impl Team {
                 called: self.called(),
             });
         };
-        let [team] = self.make(rt, [(members, config.unwrap_or_default())])?;
+        let [team] = self.make(rt, [members])?;
         Ok(team)
     }
 
@@ -68,12 +67,7 @@ impl Team {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_team_split_2d`.
     #[track_caller]
-    pub fn split_2d(
-        &self,
-        xrange: usize,
-        row: Option<TeamConfig>,
-        column: Option<TeamConfig>,
-    ) -> Result<(Team, Team), Error> {
+    pub fn split_2d(&self, xrange: usize) -> Result<(Team, Team), Error> {
         let (rt, _guard) = self.enter(Call::Split, |said| said.with([xrange, 0, 0, 1]));
         let n = self.n_pes();
         let width = xrange.min(n);
@@ -94,11 +88,7 @@ impl Team {
         };
         let rows = part(y * width, 1, width.min(n - y * width));
         let columns = part(x, width, (n - x).div_ceil(width));
-        let both = [
-            (rows, row.unwrap_or_default()),
-            (columns, column.unwrap_or_default()),
-        ];
-        let [row, column] = self.make(rt, both)?;
+        let [row, column] = self.make(rt, [rows, columns])?;
         let mine = |team: Option<Team>| team.expect("a PE is in its row and in its column");
         Ok((mine(row), mine(column)))
     }
@@ -131,7 +121,7 @@ impl Team {
     fn make<const N: usize>(
         &self,
         rt: &Runtime,
-        parts: [(Members, TeamConfig); N],
+        parts: [Members; N],
     ) -> Result<[Option<Team>; N], Error> {
         /// Says in a proposal that the look is settled. There is no such slot.
         const SETTLED: u64 = 1 << slots::MAX_TEAMS;
@@ -155,14 +145,14 @@ impl Team {
                 continue;
             };
             let claim = std::iter::zip(&parts, slots)
-                .filter(|((members, _), _)| members.rank_of(rt.me).is_some())
+                .filter(|(members, _)| members.rank_of(rt.me).is_some())
                 .fold(0, |claim, (_, slot)| claim | 1 << slot);
             let claimed = free.claim(claim);
             let mut axis = 0;
-            let teams = parts.map(|(members, config)| {
+            let teams = parts.map(|members| {
                 axis += 1;
                 claimed
-                    .then(|| self.join(rt, members, slots[axis - 1], config))
+                    .then(|| self.join(rt, members, slots[axis - 1]))
                     .flatten()
             });
             // When all know that nobody was late, all are ready.
@@ -187,14 +177,8 @@ impl Team {
     }
 
     /// This PE's view of a new team, if it is a member.
-    fn join(
-        &self,
-        rt: &Runtime,
-        members: Members,
-        slot: usize,
-        config: TeamConfig,
-    ) -> Option<Team> {
-        let team = Team::split(rt, members, slot, config)?;
+    fn join(&self, rt: &Runtime, members: Members, slot: usize) -> Option<Team> {
+        let team = Team::split(rt, members, slot)?;
         if team.mapping().leads() && team.mapping().n_nodes() > 1 {
             rt.register(slots::offset(slot)..slots::offset(slot) + slots::SLOT_SIZE);
             rt.reset_links(&team);

@@ -133,24 +133,6 @@ impl<M: Mode> Context<M> {
         self.ctx.owns_connections()
     }
 
-    /// [`Ctx::session_start`](crate::raw::Ctx::session_start), which see.
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_ctx_session_start`.
-    #[inline]
-    pub fn session_start(&self, batch: bool, total: Option<usize>) {
-        self.ctx.session_start(batch, total);
-    }
-
-    /// Ends what [`session_start`](Self::session_start) has begun; without such it does nothing.
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_ctx_session_stop`.
-    #[inline]
-    pub fn session_stop(&self) {
-        self.ctx.session_stop();
-    }
-
     /// How many PEs it reaches: those of its team.
     #[inline]
     #[track_caller]
@@ -164,7 +146,6 @@ impl<M: Mode> Context<M> {
 #[must_use = "no context is made before `create`"]
 pub struct ContextBuilder<M: Mode = Shareable> {
     members: Option<Members>,
-    nostore: bool,
     connections: Connections,
     mode: PhantomData<M>,
 }
@@ -180,7 +161,7 @@ impl<M: Mode> Clone for ContextBuilder<M> {
 /// ```
 /// # fn main() -> Result<(), shmem::Error> {
 /// # let _world = shmem::init()?;
-/// let ctx = shmem::context().serialized().nostore().create()?;
+/// let ctx = shmem::context().serialized().create()?;
 /// assert_eq!(ctx.n_pes(), shmem::n_pes());
 /// # Ok(())
 /// # }
@@ -191,7 +172,6 @@ impl<M: Mode> Clone for ContextBuilder<M> {
 pub fn context() -> ContextBuilder {
     ContextBuilder {
         members: None,
-        nostore: false,
         connections: Connections::AsSet,
         mode: PhantomData,
     }
@@ -201,7 +181,6 @@ impl<M: Mode> ContextBuilder<M> {
     fn with<N: Mode>(&self) -> ContextBuilder<N> {
         ContextBuilder {
             members: self.members,
-            nostore: self.nostore,
             connections: self.connections,
             mode: PhantomData,
         }
@@ -215,13 +194,6 @@ impl<M: Mode> ContextBuilder<M> {
     /// Threads will use the context one after the other (`SHMEM_CTX_SERIALIZED`).
     pub fn serialized(self) -> ContextBuilder<Serialized> {
         self.with()
-    }
-
-    /// Quiet and fence of the context need not order what the program writes to memory itself
-    /// (`SHMEM_CTX_NOSTORE`).
-    pub fn nostore(mut self) -> Self {
-        self.nostore = true;
-        self
     }
 
     /// The context gets connections to other nodes for itself, if there are any left for it: see
@@ -281,7 +253,6 @@ impl<M: Mode> ContextBuilder<M> {
         let everybody = Members::all(rt().n_pes);
         let members = self.members.unwrap_or(everybody);
         let options = CtxOptions {
-            nostore: self.nostore,
             connections: self.connections,
             ..M::OPTIONS
         };
@@ -302,29 +273,19 @@ macro_rules! routines {
         $($rest:tt)*
     ) => {
         $crate::context::routines! {
-            @ [] $(#[$meta])* $name $(<$t: $bound>)? ($($params)*) $(-> $ret)? $body
+            @ $(#[$meta])* $name $(<$t: $bound>)? ($($params)*) $(-> $ret)? $body
         }
         $crate::context::routines! { $($rest)* }
     };
     (
-        $(#[$meta:meta])*
-        pub unsafe fn $name:ident $(<$t:ident: $bound:ident>)? ($($params:tt)*) $body:block
-        $($rest:tt)*
-    ) => {
-        $crate::context::routines! {
-            @ [unsafe] $(#[$meta])* $name $(<$t: $bound>)? ($($params)*) $body
-        }
-        $crate::context::routines! { $($rest)* }
-    };
-    (
-        @ [$($safety:tt)?] $(#[$meta:meta])*
+        @ $(#[$meta:meta])*
         $name:ident $(<$t:ident: $bound:ident>)? (&$ctx:ident $(, $arg:ident: $ty:ty)* $(,)?)
         $(-> $ret:ty)? $body:block
     ) => {
         $(#[$meta])*
         #[inline]
         #[track_caller]
-        pub $($safety)? fn $name $(<$t: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+        pub fn $name $(<$t: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
             let $ctx = $crate::context::Ctx::default_ctx();
             $body
         }
@@ -333,7 +294,7 @@ macro_rules! routines {
             $(#[$meta])*
             #[inline]
             #[track_caller]
-            pub $($safety)? fn $name $(<$t: $bound>)? (&self $(, $arg: $ty)*) $(-> $ret)? {
+            pub fn $name $(<$t: $bound>)? (&self $(, $arg: $ty)*) $(-> $ret)? {
                 let $ctx = &self.ctx;
                 $body
             }

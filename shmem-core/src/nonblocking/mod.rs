@@ -17,7 +17,7 @@ pub use self::request::{Buffer, Old, Request, Start, start};
 ///
 /// `f` starts any number of operations through the handle; they proceed together, and `nbi` returns
 /// after all of them (and everything else this PE has outstanding) are complete. Buffers are
-/// borrowed until then, which makes this the safe form of `put_nbi` and `get_nbi`.
+/// borrowed until then, which makes this the safe form of `shmem_put_nbi` and `shmem_get_nbi`.
 ///
 /// That wait is a round trip to every PE that was used. Who only puts, and learns of others' puts by
 /// signals, as in a halo exchange, does not need it: [`nbi_local`] waits for no more than its sources, which

@@ -134,31 +134,4 @@ routines! {
         // SAFETY: a slice is readable; the handles lie inside the segment.
         unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::OnReturn) };
     }
-
-    /// As [`put_signal`], without waiting until `source` may be reused. [`nbi`](crate::nbi) is the
-    /// safe form.
-    ///
-    /// # Safety
-    /// `source` stays readable and unchanged until the next quiet of the context returns (of the
-    /// default one: quiet or barrier).
-    ///
-    /// # Panics
-    /// As [`put_signal`].
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_put_signal_nbi`.
-    pub unsafe fn put_signal_nbi<T: Datum>(
-        &ctx,
-        dest: SymSlice<T>,
-        source: &[T],
-        signal: SymSlice<u64>,
-        value: u64,
-        op: SignalOp,
-        pe: usize,
-    ) {
-        let (dest, from) = (dest.up_to(source.len(), PUT).sym(), source.as_ptr().cast());
-        let signal = Signal { at: signal.elem(0).sym(), value, op };
-        // SAFETY: by the caller; the handles lie inside the segment.
-        unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::AtQuiet) };
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::Completion::{AtQuiet, OnReturn};
+use super::Completion::OnReturn;
 use super::strided::{Blocks, get_blocks, put_blocks, put_blocks_signal};
 use super::{GET, PUT};
 use crate::context::routines;
@@ -257,43 +257,6 @@ routines! {
         let source = source.sym();
         // SAFETY: the blocks fit into both arrays.
         unsafe { get_blocks(ctx, dest.as_mut_ptr().cast(), source, blocks, pe, OnReturn) };
-    }
-
-    /// Starts to copy `source` into the first elements of `dest` on `pe`. [`nbi`](crate::nbi) is the
-    /// safe form.
-    ///
-    /// # Safety
-    /// `source` stays readable and unchanged until the next quiet of the context returns (of the
-    /// default one: quiet or barrier).
-    ///
-    /// # Panics
-    /// If `source` is longer than `dest`, or there is no such PE.
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_put_nbi`.
-    pub unsafe fn put_nbi<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
-        let dest = dest.up_to(source.len(), PUT).sym();
-        // SAFETY: by the caller; the handle lies inside the segment.
-        unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, AtQuiet) };
-    }
-
-    /// Starts to copy the first elements of `source` on `pe` into `dest`. [`nbi`](crate::nbi) is the
-    /// safe form.
-    ///
-    /// # Safety
-    /// `dest` stays writable, and nobody looks at it, until the next quiet of the context returns (of
-    /// the default one: quiet or barrier).
-    ///
-    /// # Panics
-    /// If `dest` is longer than `source`, or there is no such PE.
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_get_nbi`.
-    pub unsafe fn get_nbi<T: Datum>(&ctx, dest: &mut [T], source: SymSlice<T>, pe: usize) {
-        let source = source.up_to(dest.len(), GET).sym();
-        let bytes = size_of_val(dest);
-        // SAFETY: by the caller; the handle lies inside the segment.
-        unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, AtQuiet) };
     }
 }
 

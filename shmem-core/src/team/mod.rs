@@ -31,17 +31,6 @@ use crate::runtime::{Runtime, rt};
 use crate::symmetric::address;
 use crate::symmetric::array::SymSlice;
 
-/// What a team is created with.
-///
-/// # Spec
-/// OpenSHMEM 1.6, `shmem_team_config_t`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TeamConfig {
-    /// How many contexts the program means to have on the team at a time. Nothing is set aside for
-    /// them, and no more are refused.
-    pub num_contexts: usize,
-}
-
 /// What a team is called in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
@@ -63,7 +52,7 @@ enum Name {
 /// // The PEs with even numbers; those with odd ones get None.
 /// let world = Team::world();
 /// let half = (world.n_pes() as isize + 1) / 2;
-/// if let Some(evens) = world.split_strided(0, 2, half, None).unwrap() {
+/// if let Some(evens) = world.split_strided(0, 2, half).unwrap() {
 ///     assert_eq!(evens.my_pe(), world.my_pe() / 2);
 ///     evens.sync();
 ///     evens.destroy();
@@ -83,7 +72,6 @@ pub struct Team {
     slot: usize,
     members: Members,
     my_pe: usize,
-    config: TeamConfig,
     mapping: Mapping,
     /// Where the members of this node meet.
     barrier: &'static NodeBarrier,
@@ -166,12 +154,7 @@ fn barrier_at(segment: *mut u8, slot: usize) -> &'static NodeBarrier {
 
 impl Team {
     /// This PE's view of a team that is being split from another, if it is a member.
-    pub(crate) fn split(
-        rt: &Runtime,
-        members: Members,
-        slot: usize,
-        config: TeamConfig,
-    ) -> Option<Self> {
+    pub(crate) fn split(rt: &Runtime, members: Members, slot: usize) -> Option<Self> {
         let my_pe = members.rank_of(rt.me)?;
         let tables = mapping::Tables {
             n_nodes: rt.node.n_nodes(),
@@ -181,7 +164,6 @@ impl Team {
         };
         let mapping = Mapping::of(&members, rt.me, tables);
         Some(Self {
-            config,
             life: Some(rt.life()),
             ..Self::new(Name::Split, slot, members, my_pe, mapping, &rt.node)
         })
@@ -200,7 +182,6 @@ impl Team {
             slot,
             members,
             my_pe,
-            config: TeamConfig::default(),
             barrier: barrier_at(node.segment(mapping.local(0)), slot),
             polls: node.spins() > 0,
             mapping,
@@ -259,14 +240,6 @@ impl Team {
     #[inline]
     pub fn n_pes(&self) -> usize {
         self.members.len()
-    }
-
-    /// What the team was created with.
-    ///
-    /// # Spec
-    /// OpenSHMEM 1.6, `shmem_team_get_config`.
-    pub fn config(&self) -> TeamConfig {
-        self.config
     }
 
     /// The number that PE `pe` of this team has in the team `to`; `None` if there is no such PE in

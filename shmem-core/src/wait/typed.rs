@@ -64,9 +64,20 @@ fn select<T: Waitable>(
     array: SymSlice<T>,
     skip: Option<&[bool]>,
     cmp: Cmp,
-    values: Values<T>,
+    values: Expected<'_, T>,
 ) -> Words<T> {
     let n = array.len();
+    let values = match values {
+        Expected::All(value) => Values::One(value),
+        Expected::Each(values) => {
+            assert!(
+                values.len() == n,
+                "{} values for {n} words: give one for each",
+                values.len()
+            );
+            Values::Each(values.as_ptr())
+        }
+    };
     let mask = match skip {
         None => Mask::All,
         Some(skip) => {
@@ -87,63 +98,67 @@ fn select<T: Waitable>(
     }
 }
 
-/// A value for each word of an array.
-#[track_caller]
-fn each<T: Waitable>(array: SymSlice<T>, values: &[T]) -> Values<T> {
-    assert!(
-        values.len() == array.len(),
-        "{} values for {} words: give one for each",
-        values.len(),
-        array.len()
-    );
-    Values::Each(values.as_ptr())
+/// What the words of an array are compared with. Functions take a value, or a reference to a slice, array or vector.
+#[derive(Clone, Copy, Debug)]
+pub enum Expected<'v, T> {
+    /// All with the same value.
+    All(T),
+    /// Each with its own.
+    Each(&'v [T]),
 }
 
-/// The forms for many words: one function that compares all with the same value, and one (`_vector`)
-/// that compares each with its own.
+impl<T> From<T> for Expected<'_, T> {
+    fn from(value: T) -> Self {
+        Self::All(value)
+    }
+}
+
+impl<'v, T> From<&'v [T]> for Expected<'v, T> {
+    fn from(values: &'v [T]) -> Self {
+        Self::Each(values)
+    }
+}
+
+impl<'v, T, const N: usize> From<&'v [T; N]> for Expected<'v, T> {
+    fn from(values: &'v [T; N]) -> Self {
+        Self::Each(values)
+    }
+}
+
+impl<'v, T> From<&'v Vec<T>> for Expected<'v, T> {
+    fn from(values: &'v Vec<T>) -> Self {
+        Self::Each(values)
+    }
+}
+
+/// The forms for many words.
 macro_rules! forms {
     ($(
         $(#[$doc:meta])*
-        $one:ident, $vector:ident $(, $indices:ident)? => $result:ty, $spec:literal, $vector_spec:literal;
+        $name:ident $(, $indices:ident)? => $result:ty;
     )*) => { $(
         $(#[$doc])*
         ///
         /// # Panics
-        /// If `skip` has not the length of `array`.
+        /// If `skip` has not the length of `array`, or there are several `values`, but not one for each word.
         ///
         /// # Spec
-        #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
+        #[doc = concat!(
+            "OpenSHMEM 1.6, `shmem_", stringify!($name), "`; with a value for each word `shmem_", stringify!($name),
+            "_vector`."
+        )]
         #[track_caller]
-        pub fn $one<T: Waitable>(
+        pub fn $name<'v, T: Waitable>(
             array: SymSlice<T>,
             $($indices: &mut Vec<usize>,)?
             skip: Option<&[bool]>,
             cmp: Cmp,
-            value: T,
+            values: impl Into<Expected<'v, T>>,
         ) -> $result {
-            let words = select(array, skip, cmp, Values::One(value));
-            // SAFETY: the words lie aligned in this PE's segment; the mask has one bool for each.
-            unsafe { words::$one(words $(, collect($indices))?) }
-        }
-
-        #[doc = concat!("As [`", stringify!($one), "`], with a value for each word.")]
-        ///
-        /// # Panics
-        /// If `skip` or `values` has not the length of `array`.
-        ///
-        /// # Spec
-        #[doc = concat!("OpenSHMEM 1.6, `", $vector_spec, "`.")]
-        #[track_caller]
-        pub fn $vector<T: Waitable>(
-            array: SymSlice<T>,
-            $($indices: &mut Vec<usize>,)?
-            skip: Option<&[bool]>,
-            cmp: Cmp,
-            values: &[T],
-        ) -> $result {
-            let words = select(array, skip, cmp, each(array, values));
-            // SAFETY: as above, and there is a value for each word.
-            unsafe { words::$one(words $(, collect($indices))?) }
+            let words = select(array, skip, cmp, values.into());
+            // SAFETY: the words lie aligned in this PE's segment; the mask has one bool for each, and there is one value or
+            // one for each.
+            unsafe { words::$name(words $(, collect($indices))?) }
         }
     )* };
 }
@@ -160,8 +175,7 @@ forms! {
     ///
     /// # Completion
     /// As for [`wait_until`], for every word.
-    wait_until_all, wait_until_all_vector => (),
-        "shmem_wait_until_all", "shmem_wait_until_all_vector";
+    wait_until_all => ();
 
     /// Waits until a word of `array` compares as asked, but for those that `skip` marks, and gives
     /// its position; `None`, at once, if no word takes part. Where several do, each is given sooner
@@ -187,8 +201,7 @@ forms! {
     ///
     /// # Completion
     /// As for [`wait_until`], for the word that is given.
-    wait_until_any, wait_until_any_vector => Option<usize>,
-        "shmem_wait_until_any", "shmem_wait_until_any_vector";
+    wait_until_any => Option<usize>;
 
     /// Waits until at least one word of `array` compares as asked, but for those that `skip` marks;
     /// puts the positions of all that do into `indices`, which it empties first, and gives their
@@ -196,27 +209,26 @@ forms! {
     ///
     /// # Completion
     /// As for [`wait_until`], for the words that are given.
-    wait_until_some, wait_until_some_vector, indices => usize,
-        "shmem_wait_until_some", "shmem_wait_until_some_vector";
+    wait_until_some, indices => usize;
 
     /// Whether each word of `array` compares as asked, but for those that `skip` marks; also if no
     /// word takes part.
     ///
     /// # Completion
     /// As for [`wait_until`], if true.
-    test_all, test_all_vector => bool, "shmem_test_all", "shmem_test_all_vector";
+    test_all => bool;
 
     /// Position of a word of `array` that compares as asked, but for those that `skip` marks, if
     /// there is one. Where there are several, each is given sooner or later by calls that follow.
     ///
     /// # Completion
     /// As for [`wait_until`], for the word that is given.
-    test_any, test_any_vector => Option<usize>, "shmem_test_any", "shmem_test_any_vector";
+    test_any => Option<usize>;
 
     /// Puts the positions of all words of `array` that compare as asked, but for those that `skip`
     /// marks, into `indices`, which it empties first, and gives their number.
     ///
     /// # Completion
     /// As for [`wait_until`], for the words that are given.
-    test_some, test_some_vector, indices => usize, "shmem_test_some", "shmem_test_some_vector";
+    test_some, indices => usize;
 }

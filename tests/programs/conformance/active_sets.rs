@@ -249,7 +249,7 @@ fn raw_collectives_on_teams() {
     with_arrays(|dest, source| {
         let world = Team::world();
         let n = world.n_pes() as isize;
-        let reversed = world.split_strided(n - 1, -1, n, None).unwrap().unwrap();
+        let reversed = world.split_strided(n - 1, -1, n).unwrap().unwrap();
         let teams = [Team::shared(), &reversed, world];
         for team in &teams[..usual_or(2, 3)] {
             let pes: Vec<usize> = team.members().iter().collect();

@@ -86,11 +86,9 @@ fn wanted(team: &Team, step: Step, round: usize) -> Vec<u64> {
 /// Runs through a random sequence of collectives on parts of `world`, which is all PEs.
 fn run(world: &Team, seed: u64, rounds: usize, longest: usize, arena: SymSlice<u64>) {
     let n = world.n_pes();
-    let (row, column) = world.split_2d(2, None, None).unwrap();
-    let back = world.split_strided(n as isize - 1, -1, n as isize, None);
-    let evens = world
-        .split_strided(0, 2, (n as isize + 1) / 2, None)
-        .unwrap();
+    let (row, column) = world.split_2d(2).unwrap();
+    let back = world.split_strided(n as isize - 1, -1, n as isize);
+    let evens = world.split_strided(0, 2, (n as isize + 1) / 2).unwrap();
     let back = back.unwrap().unwrap();
     let mut teams = vec![world, &row, &column, &back, world];
     teams.extend(&evens);
@@ -139,7 +137,7 @@ fn run(world: &Team, seed: u64, rounds: usize, longest: usize, arena: SymSlice<u
             8 => team.sum_exscan(dest, mine),
             9 => team.sync(),
             _ => {
-                let part = team.split_strided(0, 1, team.n_pes() as isize, None);
+                let part = team.split_strided(0, 1, team.n_pes() as isize);
                 part.unwrap().unwrap().destroy();
             }
         }
@@ -182,12 +180,8 @@ fn threads_in_collectives() {
     let size = arena(n, rounds, longest);
     let arenas = alloc::<u64>(THREADS * size).unwrap();
     let world = Team::world();
-    let teams: [Team; THREADS] = std::array::from_fn(|_| {
-        world
-            .split_strided(0, 1, n as isize, None)
-            .unwrap()
-            .unwrap()
-    });
+    let teams: [Team; THREADS] =
+        std::array::from_fn(|_| world.split_strided(0, 1, n as isize).unwrap().unwrap());
     std::thread::scope(|s| {
         for (t, team) in teams.iter().enumerate() {
             let arena = arenas.at(t * size..(t + 1) * size);
@@ -360,11 +354,7 @@ fn lock_storm() {
 fn threads_share_the_last_slots() {
     const THREADS: usize = 2;
     let n = n_pes() as isize;
-    let copy = || {
-        Team::world()
-            .split_strided(0, 1, n, None)
-            .map(Option::unwrap)
-    };
+    let copy = || Team::world().split_strided(0, 1, n).map(Option::unwrap);
     let parents: [Team; THREADS] = std::array::from_fn(|_| copy().unwrap());
     let mut others: Vec<Team> = std::iter::from_fn(|| copy().ok()).collect();
     for _ in 0..2 * THREADS {
@@ -375,7 +365,7 @@ fn threads_share_the_last_slots() {
             s.spawn(move || {
                 for round in 0..usual_or(2, 4) * ROUNDS {
                     let (row, column) = team
-                        .split_2d(2, None, None)
+                        .split_2d(2)
                         .unwrap_or_else(|e| panic!("round {round}: {e}"));
                     row.destroy();
                     column.destroy();

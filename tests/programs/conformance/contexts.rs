@@ -1,7 +1,7 @@
 //! Contexts: what completes with which, what orders what, how many there may be; with connections of their own
 //! and without.
 
-use shmem::raw::{Ctx, CtxOptions, MAX_CONTEXTS};
+use shmem::raw::{Completion, Ctx, CtxOptions, MAX_CONTEXTS};
 use shmem::{
     Cmp, ContextBuilder, Error, Team, alloc, atomic_fetch, barrier_all, context, free, g, get,
     my_pe, n_pes, p, pe_quiet, put, quiet, wait_until,
@@ -59,7 +59,12 @@ fn contexts_complete_separately(new: ContextBuilder) {
             let (c, pe) = (random() as usize % CTXS, random() as usize % n);
             if random().is_multiple_of(4) {
                 // SAFETY: the source is left alone until the end.
-                unsafe { ctxs[c].put_nbi(bulk, &source, pe) };
+                unsafe {
+                    let (to, from) = (bulk.sym(), source.as_ptr());
+                    ctxs[c]
+                        .as_raw()
+                        .put_bytes(to, from, LONG, pe, Completion::AtQuiet);
+                }
             }
             ctxs[c].p(words.elem(c * n + me), round, pe);
             last[pe][c] = round;
@@ -113,10 +118,7 @@ fn contexts_order_their_own(new: ContextBuilder) {
     const LEN: usize = 500;
     let (me, n) = (my_pe(), n_pes());
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
-    let (ctx, other) = (
-        new.clone().create().unwrap(),
-        new.nostore().create().unwrap(),
-    );
+    let (ctx, other) = (new.clone().create().unwrap(), new.create().unwrap());
     let data = alloc::<u32>(LEN).unwrap();
     let sums = alloc::<u32>(2).unwrap();
     let noise = alloc::<u64>(1).unwrap();
@@ -148,16 +150,17 @@ fn contexts_order_their_own(new: ContextBuilder) {
 fn dropping_completes(new: ContextBuilder) {
     const LEN: usize = 20_000;
     let (me, n) = (my_pe(), n_pes());
-    let (there, source) = (alloc::<u64>(LEN).unwrap(), vec![me as u64 + 5; LEN]);
+    let (there, source) = (alloc::<u64>(LEN).unwrap(), alloc::<u64>(LEN).unwrap());
+    source.fill(me as u64 + 5);
     let right = (me + 1) % n;
     let ctx = new.private().create().unwrap();
-    // SAFETY: the source is left alone until the context is gone.
-    unsafe { ctx.put_nbi(there, &source, right) };
+    ctx.put_sym_nbi(there, source, right);
     drop(ctx);
     let mut back = vec![0; LEN];
     get(&mut back, there, right);
-    assert_eq!(back, source);
+    assert_eq!(back, source.to_vec());
     barrier_all();
+    free(source).unwrap();
     free(there).unwrap();
 }
 
@@ -257,11 +260,9 @@ fn contexts_of_teams() {
     let words = alloc::<u64>(2 * n).unwrap();
     let last = n as isize - 1;
     let members = n.div_ceil(2) as isize;
-    let backwards = Team::world()
-        .split_strided(last, -2, members, None)
-        .unwrap();
+    let backwards = Team::world().split_strided(last, -2, members).unwrap();
     if let Some(team) = backwards {
-        let ctx = context().team(&team).nostore().create().unwrap();
+        let ctx = context().team(&team).create().unwrap();
         let others = context()
             .team(Team::shared())
             .serialized()
@@ -297,7 +298,7 @@ fn contexts_do_everything(new: ContextBuilder) {
     let (me, n) = (my_pe(), n_pes());
     let pe = (me + n / 2) % n;
     let ctx = new.create().unwrap();
-    ctx.session_start(true, Some(100));
+    ctx.as_raw().session_start(true, Some(100));
     let cells = alloc::<i64>(4 * n).unwrap();
     let mine = cells.at(4 * me..4 * me + 4);
     ctx.put(mine, &[1, 2, 3, 4], pe);
@@ -312,7 +313,7 @@ fn contexts_do_everything(new: ContextBuilder) {
     assert_eq!(ctx.atomic_fetch_add(mine, 5, pe), 10);
     assert_eq!(ctx.atomic_swap(mine, -1, pe), 15);
     assert_eq!(ctx.atomic_compare_swap(mine, -1, 8, pe), -1);
-    ctx.session_stop();
+    ctx.as_raw().session_stop();
     let (mut a, mut b) = (0, 0);
     ctx.nbi(|ops| {
         ops.atomic_fetch_or(&mut a, mine, 3, pe);

@@ -2,8 +2,8 @@
 
 use shmem::raw;
 use shmem::{
-    Error, Hints, SymSlice, alloc, alloc_aligned, alloc_uninit, alloc_with_hints, barrier_all,
-    free, g, get, my_pe, n_pes, node_of, put, realloc,
+    Error, SymSlice, alloc, alloc_aligned, alloc_uninit, barrier_all, free, g, get, my_pe, n_pes,
+    node_of, put, realloc,
 };
 
 use crate::check::Check;
@@ -113,9 +113,6 @@ fn realloc_keeps_contents() {
     ));
     free(shorter).unwrap();
     free(wall).unwrap();
-    let hinted = alloc_with_hints::<u64>(4, Hints::ATOMICS_REMOTE | Hints::SIGNAL_REMOTE).unwrap();
-    assert_eq!(hinted.to_vec(), [0; 4]);
-    free(hinted).unwrap();
     let some = alloc_uninit::<u64>(1000).unwrap();
     some.fill(3);
     free(some).unwrap();

@@ -5,9 +5,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context as Wakers, Poll, Waker};
 
+use shmem::raw::{self, AtomicOp};
 use shmem::{
-    AtomicInt, alloc, alloc_from, atomic_add, atomic_fetch, atomic_fetch_add_nbi,
-    atomic_fetch_inc_nbi, atomic_swap_nbi, barrier_all, free, my_pe, n_pes, nbi, quiet, start,
+    Atomic, AtomicInt, SymSlice, alloc, alloc_from, atomic_add, atomic_fetch, barrier_all, free,
+    my_pe, n_pes, nbi, quiet, start,
 };
 
 use crate::check::{Check, noise};
@@ -101,6 +102,20 @@ fn nbi_atomics_give_old_values() {
     run::<u32>();
 }
 
+/// Executes `op` on `word` of `pe`; the old value lies in `old` after quiet.
+///
+/// # Safety
+/// Nobody looks at `old` before.
+unsafe fn atomic_nbi<T: Atomic>(old: &mut T, word: SymSlice<T>, op: AtomicOp, pe: usize) {
+    let (ctx, old) = (raw::Ctx::default_ctx(), (&raw mut *old).cast());
+    // SAFETY: by the caller; the word has this width.
+    unsafe { raw::atomic_nbi(ctx, old, word.sym(), raw::width::<T>(), op, pe) };
+}
+
+fn swap<T: Atomic>(value: T) -> AtomicOp {
+    AtomicOp::Swap(value.to_bits())
+}
+
 /// All PEs draw from one counter without waiting for each ticket.
 fn nbi_tickets_are_unique() {
     fn run<T: AtomicInt>() {
@@ -109,15 +124,9 @@ fn nbi_tickets_are_unique() {
         let counter = alloc::<T>(3).unwrap();
         let drawn = alloc::<u64>(EACH * n).unwrap();
         let mut tickets = vec![T::from_bits(0); EACH];
-        for (i, ticket) in tickets.iter_mut().enumerate() {
+        for ticket in &mut tickets {
             // SAFETY: nobody looks at the tickets before quiet.
-            unsafe {
-                if i % 2 == 0 {
-                    atomic_fetch_inc_nbi(ticket, counter.elem(1), n - 1);
-                } else {
-                    atomic_fetch_add_nbi(ticket, counter.elem(1), T::from_bits(1), n - 1);
-                }
-            }
+            unsafe { atomic_nbi(ticket, counter.elem(1), AtomicOp::Add(1), n - 1) };
         }
         quiet();
         let tickets: Vec<u64> = tickets.into_iter().map(T::to_bits).collect();
@@ -146,9 +155,9 @@ fn nbi_swaps_of_floats() {
     let (mut first, mut second, mut short) = (-1.0, -1.0, -1.0);
     // SAFETY: nobody looks at the results before quiet.
     unsafe {
-        atomic_swap_nbi(&mut first, wide.elem(me), 1.5, right);
-        atomic_swap_nbi(&mut second, wide.elem(me), 2.5, right);
-        atomic_swap_nbi(&mut short, narrow.elem(me), -0.5, right);
+        atomic_nbi(&mut first, wide.elem(me), swap(1.5f64), right);
+        atomic_nbi(&mut second, wide.elem(me), swap(2.5f64), right);
+        atomic_nbi(&mut short, narrow.elem(me), swap(-0.5f32), right);
     }
     quiet();
     assert_eq!((first, second, short), (0.0, 1.5, 0.0));

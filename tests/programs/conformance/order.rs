@@ -1,8 +1,9 @@
 //! Fence, quiet, and waiting.
 
+use shmem::raw::{Completion, Ctx};
 use shmem::{
-    Cmp, alloc, atomic_add, atomic_inc, atomic_or, atomic_set, barrier_all, fence, free, g,
-    get_nbi, my_pe, n_pes, node_of, p, put, put_nbi, quiet, sync_all, test, wait_until,
+    Cmp, alloc, atomic_add, atomic_inc, atomic_or, atomic_set, barrier_all, fence, free, g, my_pe,
+    n_pes, node_of, p, put, quiet, sync_all, test, wait_until,
 };
 
 use crate::check::Check;
@@ -207,8 +208,10 @@ fn barrier_completes() {
     let mut got = vec![0; LEN];
     // SAFETY: the buffers are left alone until the barrier.
     unsafe {
-        put_nbi(there, &source, right);
-        get_nbi(&mut got, here, right);
+        let (ctx, bytes) = (Ctx::default_ctx(), size_of_val(&source[..]));
+        let until = Completion::AtQuiet;
+        ctx.put_bytes(there.sym(), source.as_ptr().cast(), bytes, right, until);
+        ctx.get_bytes(got.as_mut_ptr().cast(), here.sym(), bytes, right, until);
     }
     for pe in 0..n {
         atomic_inc(count, pe);

@@ -1,8 +1,9 @@
 //! Signals: who sees one sees its data, and updates of both kinds exclude each other.
 
+use shmem::raw;
 use shmem::{
     Cmp, SignalOp, alloc, atomic_fetch, barrier_all, context, free, my_pe, n_pes, nbi, nbi_local,
-    put_signal, put_signal_nbi, quiet, signal_add, signal_fetch, signal_set, wait_until,
+    put_signal, quiet, signal_add, signal_fetch, signal_set, wait_until,
 };
 
 use crate::check::{Check, noise, usual_or};
@@ -63,7 +64,20 @@ fn signal_after_data() {
                 }
             }
             // SAFETY: the source lives until the quiet.
-            _ => unsafe { put_signal_nbi(data, &source, word, value, op, right) },
+            _ => unsafe {
+                let (ctx, from) = (raw::Ctx::default_ctx(), source.as_ptr().cast());
+                let (at, until) = (word.sym(), raw::Completion::AtQuiet);
+                let signal = raw::Signal { at, value, op };
+                raw::put_signal(
+                    ctx,
+                    data.sym(),
+                    from,
+                    size_of_val(&source[..]),
+                    signal,
+                    right,
+                    until,
+                );
+            },
         }
         let want = if round % 2 == 0 { round / 2 } else { round };
         wait_until(word, Cmp::Eq, want);

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use shmem::{
     And, Arithmetic, Bits, Complex, Datum, Error, MAX_TEAMS, Max, Min, Or, Prod, ReduceOp, Sum,
-    SymSlice, Team, TeamConfig, Xor, alloc, barrier_all, free, my_pe, n_pes, node_of,
+    SymSlice, Team, Xor, alloc, barrier_all, free, my_pe, n_pes, node_of,
 };
 
 use crate::check::{Check, noise, thorough, usual_or};
@@ -58,8 +58,7 @@ fn with_teams(f: impl Fn(&Team)) {
         }
         barrier_all();
     };
-    let split =
-        |of: &Team, start, stride, size| of.split_strided(start, stride, size, None).unwrap();
+    let split = |of: &Team, start, stride, size| of.split_strided(start, stride, size).unwrap();
     run(Some(Subject::Given(world)));
     run(Some(Subject::Given(Team::shared())));
     run(split(world, n - 1, -1, n).map(Subject::Made));
@@ -78,7 +77,7 @@ fn with_teams(f: impl Fn(&Team)) {
             odd.destroy();
         }
     }
-    let (row, column) = world.split_2d(3, None, None).unwrap();
+    let (row, column) = world.split_2d(3).unwrap();
     run(Some(Subject::Made(row)));
     run(Some(Subject::Made(column)));
     let shared = Team::shared();
@@ -92,7 +91,7 @@ fn with_some_teams(f: impl Fn(&Team)) {
         return with_teams(f);
     }
     let n = n_pes() as isize;
-    let backwards = Team::world().split_strided(n - 1, -1, n, None);
+    let backwards = Team::world().split_strided(n - 1, -1, n);
     let backwards = backwards.unwrap().unwrap();
     f(&backwards);
     backwards.destroy();
@@ -145,8 +144,7 @@ fn rows_and_columns() {
     let world = Team::world();
     let n = n_pes();
     for xrange in [1, 2, 3, n, n + 5, usize::MAX] {
-        let config = |num_contexts| Some(TeamConfig { num_contexts });
-        let (row, column) = world.split_2d(xrange, config(1), config(2)).unwrap();
+        let (row, column) = world.split_2d(xrange).unwrap();
         let width = xrange.min(n);
         let (x, y) = (my_pe() % width, my_pe() / width);
         assert_eq!((row.my_pe(), column.my_pe()), (x, y));
@@ -156,10 +154,6 @@ fn rows_and_columns() {
             (y * width..n.min((y + 1) * width)).collect::<Vec<_>>()
         );
         assert_eq!(pes(&column), (x..n).step_by(width).collect::<Vec<_>>());
-        assert_eq!(
-            (row.config().num_contexts, column.config().num_contexts),
-            (1, 2)
-        );
         row.sync();
         column.sync();
         row.destroy();
@@ -182,23 +176,20 @@ fn nonsense_is_no_team() {
         (0, -1, 2),
         (0, isize::MAX, 2),
     ] {
-        let made = world.split_strided(start, stride, size, None);
+        let made = world.split_strided(start, stride, size);
         assert!(
             matches!(made, Err(Error::NoSuchTeam { .. })),
             "{start} {stride} {size}: {made:?}"
         );
     }
-    assert!(matches!(
-        world.split_2d(0, None, None),
-        Err(Error::NoSuchTeam { .. })
-    ));
+    assert!(matches!(world.split_2d(0), Err(Error::NoSuchTeam { .. })));
     world.sync();
 }
 
 /// Slots come back, and run out for all PEs alike.
 fn teams_come_and_go() {
     let world = Team::world();
-    let all = |of: &Team| of.split_strided(0, 1, of.n_pes() as isize, None);
+    let all = |of: &Team| of.split_strided(0, 1, of.n_pes() as isize);
     for _ in 0..usual_or(MAX_TEAMS + 5, 2 * MAX_TEAMS) {
         all(world).unwrap().unwrap().destroy();
     }
@@ -211,10 +202,7 @@ fn teams_come_and_go() {
     };
     assert!(matches!(error, Error::TooManyTeams { .. }), "{error}");
     assert_eq!(teams.len(), MAX_TEAMS - 2);
-    assert!(matches!(
-        world.split_2d(1, None, None),
-        Err(Error::TooManyTeams { .. })
-    ));
+    assert!(matches!(world.split_2d(1), Err(Error::TooManyTeams { .. })));
     for (i, team) in teams.drain(..).enumerate() {
         team.sync();
         if i % 2 == 0 {
@@ -222,7 +210,7 @@ fn teams_come_and_go() {
         } else {
             // Others are made in between, of other members.
             let rest = n_pes() as isize - 1;
-            let other = world.split_strided(rest, -1, 1 + rest / 2, None).unwrap();
+            let other = world.split_strided(rest, -1, 1 + rest / 2).unwrap();
             if let Some(other) = other {
                 other.sync();
                 other.destroy();
@@ -373,10 +361,7 @@ fn long_collectives_on_teams() {
         run_all(Team::world(), dest, source, 30_001);
         run_all(Team::shared(), dest, source, 9_000);
         let n = n_pes() as isize;
-        let reversed = Team::world()
-            .split_strided(n - 1, -1, n, None)
-            .unwrap()
-            .unwrap();
+        let reversed = Team::world().split_strided(n - 1, -1, n).unwrap().unwrap();
         run_all(&reversed, dest, source, 10_007);
         reversed.destroy();
     });
@@ -551,12 +536,7 @@ fn teams_at_the_same_time() {
     const ROUNDS: usize = 20;
     let (me, n) = (my_pe(), n_pes());
     let world = Team::world();
-    let copy = || {
-        world
-            .split_strided(0, 1, n as isize, None)
-            .unwrap()
-            .unwrap()
-    };
+    let copy = || world.split_strided(0, 1, n as isize).unwrap().unwrap();
     let teams = [copy(), copy()];
     let cells = alloc::<u64>(4).unwrap();
     let blocks = alloc::<u64>(2 * 500).unwrap();
@@ -578,7 +558,7 @@ fn teams_at_the_same_time() {
                     assert!((0..all.len()).all(|i| all[i] == want(i)), "{round}");
                     team.sync();
                     // Splits at the same time find slots for both.
-                    let [row, column] = <[Team; 2]>::from(team.split_2d(2, None, None).unwrap());
+                    let [row, column] = <[Team; 2]>::from(team.split_2d(2).unwrap());
                     row.sync();
                     column.sync();
                     row.destroy();
@@ -601,9 +581,9 @@ fn teams_in_turn() {
     const ROUNDS: usize = 60;
     let (me, n) = (my_pe(), n_pes());
     let world = Team::world();
-    let (row, column) = world.split_2d(2, None, None).unwrap();
+    let (row, column) = world.split_2d(2).unwrap();
     let back = world
-        .split_strided(n as isize - 1, -1, n as isize, None)
+        .split_strided(n as isize - 1, -1, n as isize)
         .unwrap()
         .unwrap();
     let teams: [&Team; 5] = [world, Team::shared(), &row, &column, &back];

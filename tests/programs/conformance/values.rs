@@ -144,10 +144,10 @@ fn values_on_teams() {
     let world = Team::world();
     let (me, n) = (my_pe(), n_pes());
     let half = n.div_ceil(2) as isize;
-    let evens = world.split_strided(0, 2, half, None).unwrap();
+    let evens = world.split_strided(0, 2, half).unwrap();
     let odds = match n {
         1 => None,
-        _ => world.split_strided(1, 2, n as isize - half, None).unwrap(),
+        _ => world.split_strided(1, 2, n as isize - half).unwrap(),
     };
     for team in [&evens, &odds].into_iter().flatten() {
         for root in 0..team.n_pes() {

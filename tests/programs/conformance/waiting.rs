@@ -84,8 +84,8 @@ fn all_of_many() {
             p(flags.elem(me), round as i32 * (me as i32 + 1), pe);
         }
         let values: Vec<i32> = (1..=n as i32).map(|pe| pe * round as i32).collect();
-        wait_until_all_vector(flags, None, Cmp::Eq, &values);
-        assert!(test_all_vector(flags, None, Cmp::Eq, &values));
+        wait_until_all(flags, None, Cmp::Eq, &values);
+        assert!(test_all(flags, None, Cmp::Eq, &values));
         wait_until_all(flags, None, Cmp::Ge, round as i32);
         assert!(test_all(flags, None, Cmp::Ge, round as i32));
         for (pe, part) in data.to_vec().chunks(100).enumerate() {
@@ -98,7 +98,7 @@ fn all_of_many() {
     skip[n - 1] = true;
     let mut values = vec![0; n];
     values[n - 1] = -1;
-    wait_until_all_vector(flags, Some(&skip), Cmp::Gt, &values);
+    wait_until_all(flags, Some(&skip), Cmp::Gt, &values);
     assert!(test_all(flags, Some(&skip), Cmp::Gt, 0));
     barrier_all();
     free(flags).unwrap();
@@ -119,7 +119,7 @@ fn any_of_many() {
             let next = if round % 2 == 0 {
                 wait_until_any(words, Some(&served), Cmp::Eq, round)
             } else {
-                wait_until_any_vector(words, Some(&served), Cmp::Eq, &values)
+                wait_until_any(words, Some(&served), Cmp::Eq, &values)
             };
             let Some(pe) = next else { break };
             assert!(!served[pe], "PE {pe} is served twice");
@@ -147,7 +147,7 @@ fn some_of_many() {
             let count = if round % 2 == 0 {
                 wait_until_some(words, &mut found, Some(&served), Cmp::Eq, round)
             } else {
-                wait_until_some_vector(words, &mut found, Some(&served), Cmp::Eq, &values)
+                wait_until_some(words, &mut found, Some(&served), Cmp::Eq, &values)
             };
             assert_eq!(count, found.len());
             assert!(count >= 1 && count <= left);
@@ -176,23 +176,20 @@ fn empty_sets() {
     for (words, skip) in [(none, None), (none, Some(&[][..])), (words, Some(&all[..]))] {
         let values = vec![1; words.len()];
         wait_until_all(words, skip, Cmp::Eq, 1);
-        wait_until_all_vector(words, skip, Cmp::Eq, &values);
+        wait_until_all(words, skip, Cmp::Eq, &values);
         assert_eq!(wait_until_any(words, skip, Cmp::Eq, 1), None);
-        assert_eq!(wait_until_any_vector(words, skip, Cmp::Eq, &values), None);
+        assert_eq!(wait_until_any(words, skip, Cmp::Eq, &values), None);
         assert_eq!(wait_until_some(words, &mut found, skip, Cmp::Eq, 1), 0);
         assert_eq!(
-            wait_until_some_vector(words, &mut found, skip, Cmp::Eq, &values),
+            wait_until_some(words, &mut found, skip, Cmp::Eq, &values),
             0
         );
         assert!(test_all(words, skip, Cmp::Eq, 1));
-        assert!(test_all_vector(words, skip, Cmp::Eq, &values));
+        assert!(test_all(words, skip, Cmp::Eq, &values));
         assert_eq!(test_any(words, skip, Cmp::Eq, 1), None);
-        assert_eq!(test_any_vector(words, skip, Cmp::Eq, &values), None);
+        assert_eq!(test_any(words, skip, Cmp::Eq, &values), None);
         assert_eq!(test_some(words, &mut found, skip, Cmp::Eq, 1), 0);
-        assert_eq!(
-            test_some_vector(words, &mut found, skip, Cmp::Eq, &values),
-            0
-        );
+        assert_eq!(test_some(words, &mut found, skip, Cmp::Eq, &values), 0);
         assert!(found.is_empty());
     }
     barrier_all();
@@ -231,16 +228,13 @@ fn tests_of_many() {
     }
     let mut done = vec![false; n];
     while done.contains(&false) {
-        match test_any_vector(counts, Some(&done), Cmp::Eq, &want) {
+        match test_any(counts, Some(&done), Cmp::Eq, &want) {
             Some(pe) => done[pe] = true,
             None => std::thread::yield_now(),
         }
     }
-    assert!(test_all_vector(counts, None, Cmp::Eq, &want));
-    assert_eq!(
-        test_some_vector(counts, &mut found, None, Cmp::Eq, &want),
-        n
-    );
+    assert!(test_all(counts, None, Cmp::Eq, &want));
+    assert_eq!(test_some(counts, &mut found, None, Cmp::Eq, &want), n);
     assert!(found.iter().copied().eq(0..n));
     assert_eq!(test_any(counts, None, Cmp::Eq, n as u64), Some(n - 1));
     assert!(!test_all(counts, None, Cmp::Lt, n as u64));

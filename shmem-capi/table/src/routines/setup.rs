@@ -67,7 +67,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 memory("void *shmem_calloc(size_t count, size_t size)").rust(["alloc"]),
                 memory("void *shmem_align(size_t alignment, size_t size)").rust(["alloc_aligned"]),
                 memory("void *shmem_malloc_with_hints(size_t size, long hints)")
-                    .rust(["alloc_with_hints"]),
+                    .rust(["alloc_uninit"]),
                 memory("void shmem_free(void *ptr)"),
                 memory("void *shmem_realloc(void *ptr, size_t size)"),
             ],
@@ -82,7 +82,7 @@ pub(super) fn chapters() -> Vec<Chapter> {
                     "int shmem_team_get_config(shmem_team_t team, long config_mask, \
                      shmem_team_config_t *config)",
                 )
-                .rust(["Team::config"]),
+                .rust([]),
                 teams(
                     "int shmem_team_translate_pe(shmem_team_t src_team, int src_pe, \
                      shmem_team_t dest_team)",
@@ -118,8 +118,9 @@ pub(super) fn chapters() -> Vec<Chapter> {
                 contexts(
                     "void shmem_ctx_session_start(shmem_ctx_t ctx, long options, \
                      const shmem_ctx_session_config_t *config, long config_mask)",
-                ),
-                contexts("void shmem_ctx_session_stop(shmem_ctx_t ctx)"),
+                )
+                .rust(["raw::Ctx"]),
+                contexts("void shmem_ctx_session_stop(shmem_ctx_t ctx)").rust(["raw::Ctx"]),
             ],
             tests: &[
                 "tests/programs/conformance/contexts.rs",

@@ -54,9 +54,11 @@ pub(super) fn chapters() -> Vec<Chapter> {
     for (form, params, waits, tests) in FORMS {
         for (verb, ret) in [("wait_until", waits), ("test", tests)] {
             let routine = line(&format!("{ret} shmem_T_{verb}{form}({params})")).types(STANDARD);
-            routines.push(match form {
-                "" => routine.generic(WAITED),
-                _ => routine,
+            routines.push(match form.strip_suffix("_vector") {
+                _ if form.is_empty() => routine.generic(WAITED),
+                // In Rust the same function takes one value or one for each word.
+                Some(form) => routine.rust([&format!("{verb}{form}::<T>")]),
+                None => routine,
             });
         }
     }
