@@ -3,13 +3,13 @@
 use std::ffi::c_int;
 
 use shmem::Atomic;
-use shmem::raw::{self, AtomicOp, Sym, width};
+use shmem::raw::{self, AtomicOp, SymAddr, width};
 
 use crate::check;
 use crate::handles::Ctx;
 use crate::rma;
 
-fn word<T>(name: &str, arg: &str, at: *const T) -> Sym {
+fn word<T>(name: &str, arg: &str, at: *const T) -> SymAddr {
     let sym = check::symmetric(name, arg, at, size_of::<T>());
     check::aligned(name, arg, at);
     sym

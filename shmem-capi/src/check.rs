@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::fmt;
 
-use shmem::raw::{self, Blocks, Sym};
+use shmem::raw::{self, Blocks, SymAddr};
 
 use crate::place::Place;
 
@@ -55,7 +55,7 @@ pub(crate) fn bytes<T>(nelems: usize) -> usize {
 /// The symmetric address of `bytes` bytes at `at`, which is argument `arg`. Of no bytes at no
 /// symmetric address it is the segment's beginning: nobody follows it.
 #[inline]
-pub(crate) fn symmetric<T>(name: &str, arg: &str, at: *const T, bytes: usize) -> Sym {
+pub(crate) fn symmetric<T>(name: &str, arg: &str, at: *const T, bytes: usize) -> SymAddr {
     match raw::symmetric(at.cast(), bytes) {
         Some(sym) => sym,
         None => unsymmetric(name, arg, at.cast(), bytes),
@@ -63,10 +63,10 @@ pub(crate) fn symmetric<T>(name: &str, arg: &str, at: *const T, bytes: usize) ->
 }
 
 #[cold]
-fn unsymmetric(name: &str, arg: &str, at: *const u8, bytes: usize) -> Sym {
+fn unsymmetric(name: &str, arg: &str, at: *const u8, bytes: usize) -> SymAddr {
     running(name);
     if bytes == 0 {
-        return Sym::new(0);
+        return SymAddr::new(0);
     }
     let why = raw::why_not_symmetric(at, bytes);
     if raw::symmetric(at, 1).is_some() {
@@ -92,7 +92,7 @@ pub(crate) fn pe(name: &str, ctx: &raw::Ctx, pe: c_int) -> usize {
 
 /// As [`pe`], for an operation on what lies at `sym`, which is argument `arg`.
 #[inline]
-pub(crate) fn target(name: &str, arg: &str, sym: Sym, ctx: &raw::Ctx, pe: c_int) -> usize {
+pub(crate) fn target(name: &str, arg: &str, sym: SymAddr, ctx: &raw::Ctx, pe: c_int) -> usize {
     let number = self::pe(name, ctx, pe);
     let other = ctx
         .world_pe(number)

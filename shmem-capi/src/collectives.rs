@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use shmem::raw::{self, Blocks, Group, Sym, combine};
+use shmem::raw::{self, Blocks, Group, SymAddr, combine};
 use shmem::{Arithmetic, Datum, ReduceOp, Sum};
 
 use crate::check;
@@ -28,7 +28,7 @@ pub(crate) unsafe fn team_sync(name: &str, team: Team) -> c_int {
 }
 
 /// The arguments of a collective in which every array has a known length.
-fn arrays<T>(name: &str, dest: (*mut T, usize), source: (*const T, usize)) -> (Sym, Sym) {
+fn arrays<T>(name: &str, dest: (*mut T, usize), source: (*const T, usize)) -> (SymAddr, SymAddr) {
     (
         check::symmetric(name, "dest", dest.0, check::bytes::<T>(dest.1)),
         check::symmetric(name, "source", source.0, check::bytes::<T>(source.1)),

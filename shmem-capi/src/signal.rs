@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use shmem::raw::{self, AtomicOp, SignalOp, Sym, Width};
+use shmem::raw::{self, AtomicOp, SignalOp, SymAddr, Width};
 
 use crate::check;
 use crate::constants::{SHMEM_SIGNAL_ADD, SHMEM_SIGNAL_SET};
@@ -11,7 +11,7 @@ use crate::sync;
 
 /// Where a signal word is.
 #[inline]
-pub(crate) fn signal_word(name: &str, at: *const u64) -> Sym {
+pub(crate) fn signal_word(name: &str, at: *const u64) -> SymAddr {
     let sym = check::symmetric(name, "sig_addr", at, size_of::<u64>());
     check::aligned(name, "sig_addr", at);
     sym

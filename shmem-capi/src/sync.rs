@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_long};
 
-use shmem::raw::{self, Cmp, Mask, Sym, Values, Waitable, Words};
+use shmem::raw::{self, Cmp, Mask, SymAddr, Values, Waitable, Words};
 
 use crate::check;
 
@@ -185,7 +185,7 @@ unsafe fn into(indices: *mut usize) -> impl FnMut(usize) {
     }
 }
 
-fn lock(name: &str, lock: *const c_long) -> Sym {
+fn lock(name: &str, lock: *const c_long) -> SymAddr {
     words(name, "lock", lock, 1);
     check::symmetric(name, "lock", lock, size_of::<c_long>())
 }

@@ -11,7 +11,7 @@ use shmem_node::recording::Routine;
 
 use crate::context::{Ctx, routines};
 use crate::datum::{Atomic, AtomicInt};
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::recording::RecordedCall;
 use crate::runtime::{Place, Runtime};
 use crate::symmetric::array::SymSlice;
@@ -20,7 +20,7 @@ impl Ctx {
     /// Executes `op` on an aligned word of `pe`; gives the old value.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn atomic(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
+    pub(crate) fn atomic(&self, at: SymAddr, width: Width, op: AtomicOp, pe: usize) -> u64 {
         let call = |pe| RecordedCall::on(Routine::AtomicFetching, pe, width.bytes(), at);
         self.operate(pe, [at], call, |rt, place| match place {
             // SAFETY: the word lies aligned inside the segment.
@@ -37,7 +37,7 @@ impl Ctx {
     /// Executes `op` without need of the old value; complete at quiet.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn atomic_plain(&self, at: Sym, width: Width, op: AtomicOp, pe: usize) {
+    pub(crate) fn atomic_plain(&self, at: SymAddr, width: Width, op: AtomicOp, pe: usize) {
         let call = |pe| RecordedCall::on(Routine::AtomicPlain, pe, width.bytes(), at);
         self.operate(pe, [at], call, |rt, place| match place {
             // SAFETY: the word lies aligned inside the segment.
@@ -60,7 +60,7 @@ impl Ctx {
     pub(crate) unsafe fn atomic_into(
         &self,
         fetch: *mut u8,
-        at: Sym,
+        at: SymAddr,
         width: Width,
         op: AtomicOp,
         pe: usize,
@@ -88,14 +88,14 @@ impl Ctx {
 
 impl Runtime {
     /// The part of a segment elsewhere in which the word at `at` lies, and its offset there.
-    fn remote_word(&self, at: Sym) -> (u8, u64) {
+    fn remote_word(&self, at: SymAddr) -> (u8, u64) {
         self.network().registrar.parts().word(at.offset())
     }
 }
 
 #[inline]
 #[track_caller]
-fn check_aligned(at: Sym, width: Width, op: AtomicOp) {
+fn check_aligned(at: SymAddr, width: Width, op: AtomicOp) {
     if !at.offset().is_multiple_of(width.bytes()) {
         misaligned(at, width, op);
     }
@@ -103,7 +103,7 @@ fn check_aligned(at: Sym, width: Width, op: AtomicOp) {
 
 #[cold]
 #[track_caller]
-fn misaligned(at: Sym, width: Width, op: AtomicOp) -> ! {
+fn misaligned(at: SymAddr, width: Width, op: AtomicOp) -> ! {
     panic!(
         "{} of {} bytes at symmetric offset {:#x}: the address must be a multiple of {}",
         op.name(),
@@ -127,7 +127,7 @@ fn misaligned(at: Sym, width: Width, op: AtomicOp) -> ! {
 /// `shmem_atomic_fetch_add` and the others that give a value.
 #[inline]
 #[track_caller]
-pub unsafe fn atomic(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) -> u64 {
+pub unsafe fn atomic(ctx: &Ctx, at: SymAddr, width: Width, op: AtomicOp, pe: usize) -> u64 {
     check_aligned(at, width, op);
     ctx.atomic(at, width, op, pe)
 }
@@ -145,7 +145,7 @@ pub unsafe fn atomic(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) 
 /// OpenSHMEM 1.6, `shmem_atomic_set`, `shmem_atomic_add` and the others that give nothing.
 #[inline]
 #[track_caller]
-pub unsafe fn atomic_post(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: usize) {
+pub unsafe fn atomic_post(ctx: &Ctx, at: SymAddr, width: Width, op: AtomicOp, pe: usize) {
     check_aligned(at, width, op);
     ctx.atomic_plain(at, width, op, pe);
 }
@@ -166,7 +166,7 @@ pub unsafe fn atomic_post(ctx: &Ctx, at: Sym, width: Width, op: AtomicOp, pe: us
 pub unsafe fn atomic_nbi(
     ctx: &Ctx,
     fetch: *mut u8,
-    at: Sym,
+    at: SymAddr,
     width: Width,
     op: AtomicOp,
     pe: usize,
@@ -200,7 +200,7 @@ macro_rules! fetching {
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
         pub fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)* pe: usize) -> T {
-            T::from_bits(ctx.atomic(dest.elem(0).sym(), width::<T>(), $op, pe))
+            T::from_bits(ctx.atomic(dest.elem(0).addr(), width::<T>(), $op, pe))
         }
     )* } };
 }
@@ -252,7 +252,7 @@ routines! {
     ) -> Result<T, T> {
         let (compare, new) = (current.to_bits(), new.to_bits());
         let op = AtomicOp::CompareSwap { compare, new };
-        let old = T::from_bits(ctx.atomic(dest.elem(0).sym(), width::<T>(), op, pe));
+        let old = T::from_bits(ctx.atomic(dest.elem(0).addr(), width::<T>(), op, pe));
         if old.to_bits() == compare { Ok(old) } else { Err(old) }
     }
 }
@@ -272,7 +272,7 @@ macro_rules! plain {
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
         pub fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)? pe: usize) {
-            ctx.atomic_plain(dest.elem(0).sym(), width::<T>(), $op, pe);
+            ctx.atomic_plain(dest.elem(0).addr(), width::<T>(), $op, pe);
         }
     )* } };
 }

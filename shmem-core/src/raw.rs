@@ -1,13 +1,13 @@
 //! The runtime in addresses and byte counts: what the C library is made of.
 //!
-//! Nothing here knows a type. A place in symmetric memory is a [`Sym`], which [`symmetric`] finds for
+//! Nothing here knows a type. A place in symmetric memory is a [`SymAddr`], which [`symmetric`] finds for
 //! a pointer; local memory is a pointer. The typed API of the crate's root and these functions are
 //! two thin layers over the same engines, so both may be used in one program.
 
 // ---- Life and memory.
 pub use crate::allocate::{allocate, reallocate, release};
 pub use crate::fault::{complain, end_at_panic};
-pub use crate::heap::address::Sym;
+pub use crate::heap::address::SymAddr;
 pub use crate::init_finalize::{
     finalize, global_exit, init, init_from, initialized, start_pes, thread_level,
 };

@@ -10,7 +10,7 @@ use shmem_ib::device::Device;
 use shmem_node::recording::{Event, Recorder, Routine};
 use shmem_node::sys::monotonic_ns;
 
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 
 thread_local! {
     /// Whether this thread is in a routine that is recorded.
@@ -82,7 +82,7 @@ impl RecordedCall {
     }
 
     /// A one-sided operation on `pe` of the job.
-    pub(crate) fn on(routine: Routine, pe: usize, bytes: usize, at: Sym) -> Self {
+    pub(crate) fn on(routine: Routine, pe: usize, bytes: usize, at: SymAddr) -> Self {
         Self {
             routine,
             pe: pe as u32,

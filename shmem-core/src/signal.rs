@@ -3,7 +3,7 @@
 use crate::atomics::{AtomicOp, Width};
 use crate::context::{Ctx, routines};
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::symmetric::array::SymSlice;
 
 /// What a signal does to its word.
@@ -22,7 +22,7 @@ pub enum SignalOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
     /// Where the word of 8 bytes is.
-    pub at: Sym,
+    pub at: SymAddr,
     /// The operand.
     pub value: u64,
     /// What is done with it.
@@ -84,7 +84,7 @@ routines! {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_signal_add`.
     pub fn signal_add(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
-        ctx.atomic_plain(signal.elem(0).sym(), Width::W8, AtomicOp::Add(value), pe);
+        ctx.atomic_plain(signal.elem(0).addr(), Width::W8, AtomicOp::Add(value), pe);
     }
 
     /// Sets the first element of `signal` on `pe`, atomically. Delivered at the latest by quiet.
@@ -95,7 +95,7 @@ routines! {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_signal_set`.
     pub fn signal_set(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
-        ctx.atomic_plain(signal.elem(0).sym(), Width::W8, AtomicOp::Swap(value), pe);
+        ctx.atomic_plain(signal.elem(0).addr(), Width::W8, AtomicOp::Swap(value), pe);
     }
 }
 

@@ -96,7 +96,7 @@ fn of_all(what: &str, odd: bool, [a, b]: Arrays) -> Result<(), shmem::Error> {
 /// The same bytes as elements of another type.
 fn alias<T: shmem::Datum>(array: SymSlice<u64>, len: usize) -> SymSlice<T> {
     // SAFETY: elements of at most 8 bytes each, where there are as many words.
-    unsafe { SymSlice::from_sym(array.sym(), len) }
+    unsafe { SymSlice::from_addr(array.addr(), len) }
 }
 
 /// Of every other PE, and of all from the last to the first.

@@ -154,7 +154,7 @@ fn count_static(life: u64) {
     let at = raw::symmetric((&raw const LASTS).cast(), 8)
         .unwrap_or_else(|| panic!("{}", raw::why_not_symmetric((&raw const LASTS).cast(), 8)));
     // SAFETY: the address of an aligned `u64`.
-    let word = unsafe { shmem::SymSlice::<u64>::from_sym(at, 1) };
+    let word = unsafe { shmem::SymSlice::<u64>::from_addr(at, 1) };
     let n = n_pes() as u64;
     atomic_inc(word, 0);
     barrier_all();

@@ -4,7 +4,7 @@
 use std::panic::{catch_unwind, set_hook};
 use std::sync::Mutex;
 
-use shmem::raw::Sym;
+use shmem::raw::SymAddr;
 use shmem::{
     Cmp, Lock, SignalOp, Sum, SymSlice, Team, alloc, alloc_aligned, alltoall, alltoalls,
     atomic_fetch_add, atomic_set, barrier_all, broadcast, collect, fcollect, fence, free, g, get,
@@ -89,7 +89,7 @@ fn main() -> Result<(), shmem::Error> {
 fn outside() {
     let none = "shmem::init() has not been called";
     // SAFETY: nothing is accessed outside of init and finalize.
-    let array = unsafe { SymSlice::<u64>::from_sym(Sym::new(1 << 22), 4) };
+    let array = unsafe { SymSlice::<u64>::from_addr(SymAddr::new(1 << 22), 4) };
     wrong!(none, my_pe());
     wrong!(none, n_pes());
     wrong!(none, node_of(0));

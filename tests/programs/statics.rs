@@ -36,7 +36,7 @@ impl<const N: usize> Shared<N> {
         let sym =
             symmetric(at, N * 8).unwrap_or_else(|| panic!("{}", raw::why_not_symmetric(at, N * 8)));
         // SAFETY: the address of `N` aligned words.
-        unsafe { SymSlice::from_sym(sym, N) }
+        unsafe { SymSlice::from_addr(sym, N) }
     }
 }
 
@@ -192,7 +192,7 @@ fn atomics_and_pointers() {
     let (me, n) = (my_pe(), n_pes());
     let sym = symmetric((&raw const COUNT).cast(), 8).expect("a static");
     // SAFETY: the address of an aligned word.
-    let count = unsafe { SymSlice::<u64>::from_sym(sym, 1) };
+    let count = unsafe { SymSlice::<u64>::from_addr(sym, 1) };
     for pe in 0..n {
         for _ in 0..10 {
             atomic_fetch_add(count, 1, pe);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::routines::{Chapter, Context, Routine, Status, chapters, functions};
+use crate::routines::{Chapter, Contexts, Routine, Status, chapters, functions};
 use crate::types::Types;
 
 const HEAD: &str = "\
@@ -110,7 +110,7 @@ fn row(out: &mut String, routine: &Routine) {
         .rust_names()
         .iter()
         .map(|name| code(untyped(name)))
-        .partition(|name| routine.context == Context::Any && name.starts_with("`Context::"));
+        .partition(|name| routine.contexts == Contexts::Any && name.starts_with("`Context::"));
     let in_rust = match (&plain[..], &of_context[..]) {
         ([], _) => "none".to_owned(),
         (plain, []) => plain.join(", "),

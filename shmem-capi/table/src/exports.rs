@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::proto::Param;
-use crate::routines::{Context, Function, Routine, functions};
+use crate::routines::{Contexts, Function, Routine, functions};
 use crate::types::{ARITHMETIC, RMA, Types};
 
 /// All functions and their twins, as calls of the macro `export!`; functions that pass a `long
@@ -48,7 +48,7 @@ fn call(routine: &Routine, function: &Function) -> String {
         None => routine.call(),
     };
     let mut args = vec![format!("\"{}\"", function.proto.name)];
-    if routine.context != Context::No && !function.takes_context {
+    if routine.contexts != Contexts::No && !function.takes_context {
         args.push("Ctx::DEFAULT".to_owned());
     }
     let untyped = !matches!(routine.types, Types::None | Types::Set(_));

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use crate::routines::{Context, Function, Generic, Routine};
+use crate::routines::{Contexts, Function, Generic, Routine};
 use crate::types::{self, Type, Types};
 
 const HELPERS: &str = r"
@@ -120,7 +120,7 @@ fn definition(routine: &Routine, generic: Generic) -> String {
             argument(n)
         )
     };
-    if routine.context == Context::Any {
+    if routine.contexts == Contexts::Any {
         format!(
             "#define {name}(...) _Generic(({}), \\\n    shmem_ctx_t: {}, \\\n    default: \
              {})(__VA_ARGS__)\n",

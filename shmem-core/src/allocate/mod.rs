@@ -10,26 +10,31 @@
 pub(crate) mod scratch;
 pub(crate) mod typed;
 
-use shmem_node::waiting::Collective as Call;
+use shmem_node::waiting::Collective;
 
-use crate::collectives::{Collective, collective};
+use crate::collectives::{WorldCollective, collective};
 use crate::error::Error;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::symmetric::address::{symmetric, why_not_symmetric};
 use crate::team::Team;
 
-impl Collective {
+impl WorldCollective {
     /// Takes `bytes` from the heap at a multiple of `align`, and waits for all PEs. Zeroed on
     /// demand.
-    pub(crate) fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
+    pub(crate) fn allocate(
+        &self,
+        bytes: usize,
+        align: usize,
+        zeroed: bool,
+    ) -> Result<SymAddr, Error> {
         let at = self.take(bytes, align, zeroed)?;
         self.barrier_all();
         Ok(at)
     }
 
     /// Takes memory from the heap on this PE, as all PEs do.
-    fn take(&self, bytes: usize, align: usize, zeroed: bool) -> Result<Sym, Error> {
+    fn take(&self, bytes: usize, align: usize, zeroed: bool) -> Result<SymAddr, Error> {
         let most = self.node.segment_align();
         if align > most {
             let called = Team::world().called();
@@ -57,17 +62,17 @@ impl Collective {
             // SAFETY: the block lies in this PE's heap, and no PE knows of it before the barrier.
             unsafe { access::zero(self.own(offset), block.dirty) };
         }
-        Ok(Sym::new(offset))
+        Ok(SymAddr::new(offset))
     }
 
     /// Where in the heap a block at `at` would begin.
-    fn in_heap(&self, at: Sym) -> Option<usize> {
+    fn in_heap(&self, at: SymAddr) -> Option<usize> {
         at.offset().checked_sub(self.ranges.heap_at)
     }
 
     /// Changes the size of a block, in place if there is room. The contents stay, up to the lesser size.
     /// If there is no room, the block stays as it is. The caller waits for all PEs afterwards.
-    pub(crate) fn reallocate(&self, at: Sym, bytes: usize) -> Result<Sym, Error> {
+    pub(crate) fn reallocate(&self, at: SymAddr, bytes: usize) -> Result<SymAddr, Error> {
         let unknown = Error::NotAllocated {
             offset: at.offset(),
             called: Team::world().called(),
@@ -98,7 +103,7 @@ impl Collective {
     }
 
     /// Gives a block back, once all PEs have come.
-    pub(crate) fn release(&self, at: Sym) -> Result<(), Error> {
+    pub(crate) fn release(&self, at: SymAddr) -> Result<(), Error> {
         self.barrier_all();
         let mut heap = self.heap.lock().unwrap_or_else(|e| e.into_inner());
         if self.in_heap(at).is_some_and(|o| heap.release(o)) {
@@ -133,7 +138,7 @@ pub fn allocate(bytes: usize, align: usize, zeroed: bool) -> Result<*mut u8, Err
         align.is_power_of_two(),
         "alignment {align} is no power of two"
     );
-    let rt = collective(Call::Alloc, |said| said.bytes(bytes).with([align]));
+    let rt = collective(Collective::Alloc, |said| said.bytes(bytes).with([align]));
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
     }
@@ -163,7 +168,9 @@ pub fn reallocate(at: *mut u8, bytes: usize) -> Result<*mut u8, Error> {
         return release(at).map(|()| std::ptr::null_mut());
     }
     let sym = symmetric(at, 0).ok_or_else(|| Error::NotSymmetric(why_not_symmetric(at, 1)))?;
-    let rt = collective(Call::Realloc, |said| said.bytes(bytes).with([sym.offset()]));
+    let rt = collective(Collective::Realloc, |said| {
+        said.bytes(bytes).with([sym.offset()])
+    });
     let at = rt.reallocate(sym, bytes)?;
     rt.barrier_all();
     Ok(rt.own(at.offset()))
@@ -187,5 +194,5 @@ pub fn release(at: *mut u8) -> Result<(), Error> {
         return Ok(());
     }
     let sym = symmetric(at, 0).ok_or_else(|| Error::NotSymmetric(why_not_symmetric(at, 1)))?;
-    collective(Call::Free, |said| said.with([sym.offset()])).release(sym)
+    collective(Collective::Free, |said| said.with([sym.offset()])).release(sym)
 }

@@ -1,11 +1,11 @@
 //! Symmetric memory for the time of a function.
 
-use shmem_node::waiting::Collective as Call;
+use shmem_node::waiting::Collective;
 
-use crate::collectives::{Announcement, Collective, collective};
+use crate::collectives::{Announcement, WorldCollective, collective};
 use crate::datum::Datum;
 use crate::error::Error;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::symmetric::array::SymSlice;
 
 /// Every array begins at a multiple of this: the largest alignment of a [`Datum`].
@@ -20,7 +20,7 @@ pub trait Arrays: sealed::Sealed {
     fn bytes_of(lens: Self::Lens) -> usize;
     /// The arrays, of which the first begins at `at`.
     #[doc(hidden)]
-    fn begin_at(at: Sym, lens: Self::Lens) -> Self;
+    fn begin_at(at: SymAddr, lens: Self::Lens) -> Self;
 }
 
 mod sealed {
@@ -37,7 +37,7 @@ impl<T: Datum> Arrays for SymSlice<T> {
             .unwrap_or(usize::MAX)
     }
 
-    fn begin_at(at: Sym, len: usize) -> Self {
+    fn begin_at(at: SymAddr, len: usize) -> Self {
         Self::from_raw(at.offset(), len)
     }
 }
@@ -54,7 +54,7 @@ macro_rules! tuples {
                 bytes
             }
 
-            fn begin_at(at: Sym, ($($len,)*): Self::Lens) -> Self {
+            fn begin_at(at: SymAddr, ($($len,)*): Self::Lens) -> Self {
                 let mut offset = 0;
                 let mut next = |bytes| {
                     let start = at.at(offset);
@@ -75,9 +75,9 @@ tuples! {
     (A a, B b, C c, D d, E e, F f)
 }
 
-impl Collective {
+impl WorldCollective {
     /// Takes `bytes` bytes of any contents; nobody has to wait but where they have to be registered first.
-    fn lend(&self, bytes: usize) -> Result<Sym, Error> {
+    fn lend(&self, bytes: usize) -> Result<SymAddr, Error> {
         let at = self.take(bytes, ALIGN, false)?;
         if let Some(network) = &self.network
             && !network.registrar.parts().are_one()
@@ -130,7 +130,7 @@ pub fn scratch<A: Arrays, R>(lens: A::Lens, f: impl FnOnce(A) -> R) -> Result<R,
 
 /// Memory that is scratch until it is given back.
 pub(crate) struct Lent<A: Arrays> {
-    at: Sym,
+    at: SymAddr,
     lens: A::Lens,
 }
 
@@ -139,7 +139,7 @@ pub(crate) struct Lent<A: Arrays> {
 pub(crate) fn lend<A: Arrays>(lens: A::Lens) -> Result<Lent<A>, Error> {
     let bytes = A::bytes_of(lens);
     let say = |said: Announcement| said.of::<A>().bytes(bytes).with([ALIGN]);
-    let at = collective(Call::Alloc, say).lend(bytes)?;
+    let at = collective(Collective::Alloc, say).lend(bytes)?;
     Ok(Lent { at, lens })
 }
 
@@ -151,7 +151,7 @@ impl<A: Arrays> Lent<A> {
     /// What [`scratch`] ends with.
     #[track_caller]
     pub(crate) fn give_back(self) -> Result<(), Error> {
-        collective(Call::Free, |said| said.with([self.at.offset()])).release(self.at)
+        collective(Collective::Free, |said| said.with([self.at.offset()])).release(self.at)
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
         type Three = (SymSlice<u8>, SymSlice<u64>, SymSlice<u16>);
         let lens = (65, 9, 0);
         assert_eq!(Three::bytes_of(lens), 128 + 128);
-        let (a, b, c) = Three::begin_at(Sym::new(4096), lens);
+        let (a, b, c) = Three::begin_at(SymAddr::new(4096), lens);
         assert_eq!((a.offset(), a.len()), (4096, 65));
         assert_eq!((b.offset(), b.len()), (4096 + 128, 9));
         assert_eq!((c.offset(), c.len()), (4096 + 256, 0));

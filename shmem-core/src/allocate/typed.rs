@@ -1,6 +1,6 @@
 //! Symmetric arrays are allocated, given another length, and freed.
 
-use shmem_node::waiting::Collective as Call;
+use shmem_node::waiting::Collective;
 
 use crate::collectives::collective;
 use crate::datum::Datum;
@@ -59,7 +59,7 @@ pub fn alloc_uninit<T: Datum>(len: usize) -> Result<SymSlice<T>, Error> {
 #[track_caller]
 pub fn alloc_from<T: Datum>(values: &[T]) -> Result<SymSlice<T>, Error> {
     let align = align_of::<T>();
-    let rt = collective(Call::Alloc, |said| {
+    let rt = collective(Collective::Alloc, |said| {
         said.elements::<T>(values.len()).with([align])
     });
     let at = rt.take(size_of_val(values), align, false)?;
@@ -102,7 +102,9 @@ pub fn alloc_aligned<T: Datum>(len: usize, align: usize) -> Result<SymSlice<T>, 
 #[track_caller]
 fn take<T: Datum>(len: usize, align: usize, zeroed: bool) -> Result<SymSlice<T>, Error> {
     let bytes = len.saturating_mul(size_of::<T>());
-    let rt = collective(Call::Alloc, |said| said.elements::<T>(len).with([align]));
+    let rt = collective(Collective::Alloc, |said| {
+        said.elements::<T>(len).with([align])
+    });
     let at = rt.allocate(bytes, align, zeroed)?;
     Ok(SymSlice::from_raw(at.offset(), len))
 }
@@ -132,11 +134,11 @@ fn take<T: Datum>(len: usize, align: usize, zeroed: bool) -> Result<SymSlice<T>,
 /// OpenSHMEM 1.6, `shmem_realloc`.
 #[track_caller]
 pub fn realloc<T: Datum>(array: SymSlice<T>, len: usize) -> Result<SymSlice<T>, Error> {
-    let rt = collective(Call::Realloc, |said| {
+    let rt = collective(Collective::Realloc, |said| {
         said.elements::<T>(len).with([array.offset()])
     });
     let (old, new) = (array.bytes(), len.saturating_mul(size_of::<T>()));
-    let at = rt.reallocate(array.sym(), new)?;
+    let at = rt.reallocate(array.addr(), new)?;
     let array = SymSlice::<T>::from_raw(at.offset(), len);
     if new > old {
         // SAFETY: what is new lies in this PE's block, of which no PE may use a part before all
@@ -159,6 +161,6 @@ pub fn realloc<T: Datum>(array: SymSlice<T>, len: usize) -> Result<SymSlice<T>, 
 /// OpenSHMEM 1.6, `shmem_free`.
 #[track_caller]
 pub fn free<T: Datum>(array: SymSlice<T>) -> Result<(), Error> {
-    let rt = collective(Call::Free, |said| said.with([array.offset()]));
-    rt.release(array.sym())
+    let rt = collective(Collective::Free, |said| said.with([array.offset()]));
+    rt.release(array.addr())
 }

@@ -11,7 +11,7 @@
 use super::combine::{BLOCK, Block, Combine, Elements};
 use super::gather::check_dest;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::rma::{Blocks, Completion};
 use crate::runtime::Runtime;
 use crate::sync::{Ordering, fence};
@@ -63,7 +63,7 @@ impl ActiveSet {
         start: usize,
         log_stride: u32,
         size: usize,
-        psync: Sym,
+        psync: SymAddr,
     ) -> Self {
         let stride = 1usize.checked_shl(log_stride).unwrap_or(usize::MAX);
         let last = size
@@ -211,8 +211,8 @@ impl Runtime {
     pub(crate) fn set_broadcast(
         &self,
         set: ActiveSet,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         bytes: usize,
         root: usize,
         write_root: bool,
@@ -237,7 +237,13 @@ impl Runtime {
         self.quiet_raw();
     }
 
-    pub(crate) fn set_fcollect(&self, set: ActiveSet, dest: Sym, source: Sym, bytes: usize) {
+    pub(crate) fn set_fcollect(
+        &self,
+        set: ActiveSet,
+        dest: SymAddr,
+        source: SymAddr,
+        bytes: usize,
+    ) {
         if bytes > 0 {
             let subtree = tree::subtree(set.me, set.size);
             let range = subtree.start * bytes..subtree.end * bytes;
@@ -246,7 +252,7 @@ impl Runtime {
     }
 
     /// First the sums of lengths go up, and down comes where each subtree's blocks begin.
-    pub(crate) fn set_collect(&self, set: ActiveSet, dest: Sym, source: Sym, bytes: usize) {
+    pub(crate) fn set_collect(&self, set: ActiveSet, dest: SymAddr, source: SymAddr, bytes: usize) {
         let mut below = [0; tree::MAX_CHILDREN];
         for (k, _) in set.children() {
             below[k] = self.taken(set, LENGTH_UP + k) as usize - 1;
@@ -277,8 +283,8 @@ impl Runtime {
     fn set_concatenate(
         &self,
         set: ActiveSet,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         bytes: usize,
         subtree: Range<usize>,
         total: usize,
@@ -310,8 +316,8 @@ impl Runtime {
     pub(crate) unsafe fn set_reduce(
         &self,
         set: ActiveSet,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         n: usize,
         elem: usize,
         combine: Combine,
@@ -359,7 +365,13 @@ impl Runtime {
         self.quiet_raw();
     }
 
-    pub(crate) fn set_alltoall(&self, set: ActiveSet, dest: Sym, source: Sym, blocks: Blocks) {
+    pub(crate) fn set_alltoall(
+        &self,
+        set: ActiveSet,
+        dest: SymAddr,
+        source: SymAddr,
+        blocks: Blocks,
+    ) {
         let who = (set.me, set.size);
         self.send_blocks(who, |rank| set.pe(rank), dest, source, blocks);
         self.set_barrier(set);

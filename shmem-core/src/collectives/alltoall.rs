@@ -6,7 +6,7 @@ use super::combine::Block;
 use super::select::{Algorithm, Between, Here, Layout, Operation, select, shares};
 use super::shares::{part, worker};
 use crate::context::Ctx;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::rma::{Blocks, Completion, copy_blocks, put_blocks};
 use crate::runtime::Runtime;
 use crate::team::Team;
@@ -22,8 +22,8 @@ impl Runtime {
         &self,
         (me, n): (usize, usize),
         world_pe: impl Fn(usize) -> usize,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         blocks: Blocks,
     ) {
         // One after the other, first contacts would take longer than everything else.
@@ -47,8 +47,8 @@ impl Runtime {
         &self,
         team: &Team,
         to: Range<usize>,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         blocks: Blocks,
     ) {
         let mapping = team.mapping();
@@ -95,7 +95,13 @@ impl Runtime {
     }
 
     /// Sends block `k` of this member to member `k`.
-    pub(crate) fn team_alltoall(&self, team: &Team, dest: Sym, source: Sym, blocks: Blocks) {
+    pub(crate) fn team_alltoall(
+        &self,
+        team: &Team,
+        dest: SymAddr,
+        source: SymAddr,
+        blocks: Blocks,
+    ) {
         let bytes = blocks.count * blocks.bytes;
         if bytes == 0 {
             return;

@@ -10,11 +10,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::Location;
 
 use shmem_node::text::beginning;
-use shmem_node::waiting::{Collective as Call, Place};
+use shmem_node::waiting::{Collective, Place};
 
 use super::combine::Combine;
 use crate::fault;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::rma::Blocks;
 use crate::runtime::try_rt;
 
@@ -22,7 +22,7 @@ use crate::runtime::try_rt;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Facts {
-    /// Number of the [`Call`].
+    /// Number of the [`Collective`].
     call: u64,
     /// What one member gives, or what is allocated.
     bytes: u64,
@@ -111,7 +111,7 @@ pub fn named(routine: &str) {
 }
 
 impl Announcement {
-    pub(super) fn new(call: Call, at: &Location<'_>) -> Self {
+    pub(super) fn new(call: Collective, at: &Location<'_>) -> Self {
         let routine = ROUTINE.take();
         Self {
             facts: Facts {
@@ -185,18 +185,18 @@ impl Announcement {
     }
 
     /// Into this array, if anything goes there.
-    pub(super) fn dest(mut self, dest: Sym) -> Self {
+    pub(super) fn dest(mut self, dest: SymAddr) -> Self {
         self.facts.arrays[0] = self.array(dest);
         self
     }
 
     /// From this array, if anything comes from there.
-    pub(super) fn source(mut self, source: Sym) -> Self {
+    pub(super) fn source(mut self, source: SymAddr) -> Self {
         self.facts.arrays[1] = self.array(source);
         self
     }
 
-    fn array(&self, at: Sym) -> u64 {
+    fn array(&self, at: SymAddr) -> u64 {
         match self.facts.bytes {
             0 => 0,
             _ => 1 + at.offset() as u64,
@@ -211,45 +211,57 @@ impl Announcement {
     /// In words, which follow "in": with all that tells it from another one. Of the world team, or of another.
     pub(super) fn beside(&self, other: &Self, world: bool) -> impl fmt::Display {
         let (facts, others) = (&self.facts, &other.facts);
-        let call = u8::try_from(facts.call).ok().and_then(Call::from_number);
+        let call = u8::try_from(facts.call)
+            .ok()
+            .and_then(Collective::from_number);
         let mut text = match call {
             _ if !self.routine.is_empty() => self.routine.to_string(),
             None => "no collective".to_owned(),
-            Some(call @ (Call::Barrier | Call::Sync)) if world => format!("{}_all", call.text()),
-            Some(Call::Scan) if facts.numbers[0] == 0 => "an inclusive scan".to_owned(),
-            Some(Call::Scan) => "an exclusive scan".to_owned(),
+            Some(call @ (Collective::Barrier | Collective::Sync)) if world => {
+                format!("{}_all", call.text())
+            }
+            Some(Collective::Scan) if facts.numbers[0] == 0 => "an inclusive scan".to_owned(),
+            Some(Collective::Scan) => "an exclusive scan".to_owned(),
             Some(call) => call.phrase(),
         };
         let [first, second, third, fourth] = facts.numbers;
         let same_call = facts.call == others.call;
         let numbers_differ = same_call && facts.numbers != others.numbers;
         text += &match call {
-            Some(Call::Alloc) if numbers_differ => format!(" of {self}, aligned to {first}"),
-            Some(Call::Broadcast) => format!(" of {self} from PE {first}"),
-            Some(Call::Alltoall) if numbers_differ => format!(
+            Some(Collective::Alloc) if numbers_differ => format!(" of {self}, aligned to {first}"),
+            Some(Collective::Broadcast) => format!(" of {self} from PE {first}"),
+            Some(Collective::Alltoall) if numbers_differ => format!(
                 " of blocks of {self}, in pieces of {first} bytes that are {second} bytes apart in dest and \
                  {third} in source"
             ),
-            Some(Call::Alltoall) => format!(" of blocks of {self}"),
-            Some(Call::Reduce) if self.op == Name::new(CLOSURE) => {
+            Some(Collective::Alltoall) => format!(" of blocks of {self}"),
+            Some(Collective::Reduce) if self.op == Name::new(CLOSURE) => {
                 format!(" of {self} by a closure")
             }
-            Some(Call::Reduce) if !self.op.is_empty() => format!(" of {self} by {}", self.op),
-            Some(Call::Realloc) => format!(" to {self} of the block at offset {first:#x}"),
-            Some(Call::Free) => format!(" of the block at offset {first:#x}"),
-            Some(Call::Split) if fourth == 0 => format!(
+            Some(Collective::Reduce) if !self.op.is_empty() => format!(" of {self} by {}", self.op),
+            Some(Collective::Realloc) => format!(" to {self} of the block at offset {first:#x}"),
+            Some(Collective::Free) => format!(" of the block at offset {first:#x}"),
+            Some(Collective::Split) if fourth == 0 => format!(
                 " of {} members from {} on, {} apart",
                 third.cast_signed(),
                 first.cast_signed(),
                 second.cast_signed()
             ),
-            Some(Call::Split) => format!(" into rows of {first}"),
-            Some(Call::Collect) if numbers_differ => {
+            Some(Collective::Split) => format!(" into rows of {first}"),
+            Some(Collective::Collect) if numbers_differ => {
                 format!(" of {} into the array at offset {first:#x}", self.element)
             }
-            Some(Call::Collect) if !self.element.is_empty() => format!(" of {}", self.element),
-            Some(Call::AllGatherParts) => format!(" of {}", self.element),
-            Some(Call::Barrier | Call::Sync | Call::Collect | Call::Destroy | Call::Finalize)
+            Some(Collective::Collect) if !self.element.is_empty() => {
+                format!(" of {}", self.element)
+            }
+            Some(Collective::AllGatherParts) => format!(" of {}", self.element),
+            Some(
+                Collective::Barrier
+                | Collective::Sync
+                | Collective::Collect
+                | Collective::Destroy
+                | Collective::Finalize,
+            )
             | None => String::new(),
             Some(_) => format!(" of {self}"),
         };
@@ -285,7 +297,7 @@ mod tests {
     use super::super::op::{Max, Sum};
     use super::*;
 
-    fn said(call: Call) -> Announcement {
+    fn said(call: Collective) -> Announcement {
         Announcement::new(call, Location::caller())
     }
 
@@ -304,9 +316,9 @@ mod tests {
 
     #[test]
     fn what_differs_is_told() {
-        let sum = |n| said(Call::Reduce).combined(n, 8, combine::<u64, _>(Sum));
-        let max = said(Call::Reduce).combined(1, 8, combine::<u64, _>(Max));
-        let signed = said(Call::Reduce).combined(1, 8, combine::<i64, _>(Sum));
+        let sum = |n| said(Collective::Reduce).combined(n, 8, combine::<u64, _>(Sum));
+        let max = said(Collective::Reduce).combined(1, 8, combine::<u64, _>(Max));
+        let signed = said(Collective::Reduce).combined(1, 8, combine::<i64, _>(Sum));
         let found = differ(sum(2), sum(1));
         assert_eq!(
             found,
@@ -323,23 +335,23 @@ mod tests {
             differ(sum(1), signed)[1],
             "a reduction of 8 bytes (1 i64) by Sum"
         );
-        let from = |root| said(Call::Broadcast).elements::<f64>(3).with([root]);
+        let from = |root| said(Collective::Broadcast).elements::<f64>(3).with([root]);
         assert_eq!(
             differ(from(0), from(3))[1],
             "a broadcast of 24 bytes (3 f64) from PE 3"
         );
-        let alloc = |align| said(Call::Alloc).elements::<u8>(1).with([align]);
+        let alloc = |align| said(Collective::Alloc).elements::<u8>(1).with([align]);
         assert_eq!(
-            differ(alloc(8), said(Call::Barrier)),
+            differ(alloc(8), said(Collective::Barrier)),
             ["alloc of 1 byte (1 u8)", "barrier_all"]
         );
         assert_eq!(
             differ(alloc(8), alloc(64))[1],
             "alloc of 1 byte (1 u8), aligned to 64"
         );
-        let split = |start: isize| said(Call::Split).with([start as usize, 2, 3, 0]);
+        let split = |start: isize| said(Collective::Split).with([start as usize, 2, 3, 0]);
         assert_eq!(
-            differ(split(-1), said(Call::Split).with([4, 0, 0, 1])),
+            differ(split(-1), said(Collective::Split).with([4, 0, 0, 1])),
             [
                 "a split of 3 members from -1 on, 2 apart",
                 "a split into rows of 4"
@@ -350,16 +362,16 @@ mod tests {
     #[test]
     fn arrays_are_told_where_they_differ() {
         let from = |at| {
-            said(Call::Fcollect)
+            said(Collective::Fcollect)
                 .bytes(8)
-                .dest(Sym::new(16))
-                .source(Sym::new(at))
+                .dest(SymAddr::new(16))
+                .source(SymAddr::new(at))
         };
         assert_eq!(
             differ(from(64), from(80))[0],
             "fcollect of 8 bytes from the array at offset 0x40"
         );
-        let empty = |at| said(Call::Fcollect).bytes(0).source(Sym::new(at));
+        let empty = |at| said(Collective::Fcollect).bytes(0).source(SymAddr::new(at));
         assert!(empty(64).agrees(&empty(80)));
     }
 
@@ -368,9 +380,9 @@ mod tests {
         let named = Announcement {
             routine: Name::new("shmem_malloc"),
             place: Place::NOWHERE,
-            ..said(Call::Alloc).bytes(800)
+            ..said(Collective::Alloc).bytes(800)
         };
-        let text = named.beside(&said(Call::Sync), true).to_string();
+        let text = named.beside(&said(Collective::Sync), true).to_string();
         assert_eq!(text, "shmem_malloc of 800 bytes");
     }
 
@@ -396,10 +408,10 @@ mod tests {
     /// They may be the same, of programs or functions that call it in different ways.
     #[test]
     fn closures_agree() {
-        let max = said(Call::Reduce).combined(1, 8, combine(|a: u64, b: u64| a.max(b)));
-        let min = said(Call::Reduce).combined(1, 8, combine(|a: u64, b: u64| a.min(b)));
+        let max = said(Collective::Reduce).combined(1, 8, combine(|a: u64, b: u64| a.max(b)));
+        let min = said(Collective::Reduce).combined(1, 8, combine(|a: u64, b: u64| a.min(b)));
         assert!(max.agrees(&min));
-        let sum = said(Call::Reduce).combined(1, 8, combine::<u64, _>(Sum));
+        let sum = said(Collective::Reduce).combined(1, 8, combine::<u64, _>(Sum));
         assert_eq!(
             differ(max, sum)[0],
             "a reduction of 8 bytes (1 u64) by a closure"

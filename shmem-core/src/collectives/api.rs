@@ -1,17 +1,17 @@
 //! The typed collectives: methods of a team, and functions on the world.
 
-use shmem_node::waiting::Collective as Call;
+use shmem_node::waiting::Collective;
 
 use super::combine::combine;
 use super::op::{ReduceOp, Sum};
 use crate::datum::{Arithmetic, Datum};
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::rma::Blocks;
 use crate::symmetric::array::SymSlice;
 use crate::team::Team;
 
-fn sym<T: Datum>(array: SymSlice<T>) -> Sym {
-    Sym::new(array.offset())
+fn sym<T: Datum>(array: SymSlice<T>) -> SymAddr {
+    SymAddr::new(array.offset())
 }
 
 #[track_caller]
@@ -63,7 +63,7 @@ impl Team {
     #[doc(alias("MPI_Barrier"))]
     #[track_caller]
     pub fn sync(&self) {
-        let (rt, _guard) = self.enter(Call::Sync, |said| said);
+        let (rt, _guard) = self.enter(Collective::Sync, |said| said);
         rt.await_members(self);
     }
 
@@ -79,7 +79,7 @@ impl Team {
     /// OpenSHMEM 1.6, `shmem_quiet` and `shmem_team_sync`.
     #[track_caller]
     pub fn barrier(&self) {
-        let (rt, _guard) = self.enter(Call::Barrier, |said| said);
+        let (rt, _guard) = self.enter(Collective::Barrier, |said| said);
         rt.team_barrier(self);
     }
 
@@ -97,7 +97,7 @@ impl Team {
     pub fn broadcast<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, root: usize) {
         check_equal_len("broadcast", dest, source);
         self.check_root(root);
-        let (rt, _guard) = self.enter(Call::Broadcast, |said| {
+        let (rt, _guard) = self.enter(Collective::Broadcast, |said| {
             said.elements::<T>(dest.len()).with([root]).dest(sym(dest))
         });
         rt.team_broadcast(self, sym(dest), sym(source), dest.bytes(), root, true);
@@ -123,7 +123,7 @@ impl Team {
             self.n_pes(),
             source.len()
         );
-        let (rt, _guard) = self.enter(Call::Fcollect, |said| {
+        let (rt, _guard) = self.enter(Collective::Fcollect, |said| {
             let said = said.elements::<T>(source.len());
             said.dest(sym(dest)).source(sym(source))
         });
@@ -144,7 +144,9 @@ impl Team {
     #[doc(alias("MPI_Allgatherv", "allgatherv"))]
     #[track_caller]
     pub fn collect<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>) -> usize {
-        let (rt, guard) = self.enter(Call::Collect, |said| said.of::<T>().with([dest.offset()]));
+        let (rt, guard) = self.enter(Collective::Collect, |said| {
+            said.of::<T>().with([dest.offset()])
+        });
         let bytes = source.bytes();
         let total = rt.team_collect(self, sym(dest), sym(source), bytes, dest.bytes());
         drop(guard);
@@ -202,7 +204,7 @@ impl Team {
             dest_stride: dest_stride.saturating_mul(elem),
             source_stride: source_stride.saturating_mul(elem),
         };
-        let (rt, _guard) = self.enter(Call::Alltoall, |said| {
+        let (rt, _guard) = self.enter(Collective::Alltoall, |said| {
             let said = said.elements::<T>(block).blocks(blocks);
             said.dest(sym(dest)).source(sym(source))
         });
@@ -229,7 +231,7 @@ impl Team {
         check_equal_len("reduce", dest, source);
         let (to, from, elem) = (sym(dest), sym(source), size_of::<T>());
         let (n, combine) = (dest.len(), combine(op));
-        let (rt, _guard) = self.enter(Call::Reduce, |said| {
+        let (rt, _guard) = self.enter(Collective::Reduce, |said| {
             said.combined(n, elem, combine).dest(to).source(from)
         });
         // SAFETY: arrays of `T`, which the operation is for.
@@ -241,7 +243,7 @@ impl Team {
         check_equal_len("scan", dest, source);
         let (to, from, n) = (sym(dest), sym(source), dest.len());
         let (elem, combine) = (size_of::<T>(), combine::<T, _>(Sum));
-        let (rt, _guard) = self.enter(Call::Scan, |said| {
+        let (rt, _guard) = self.enter(Collective::Scan, |said| {
             let said = said
                 .combined(n, elem, combine)
                 .with([usize::from(exclusive)]);

@@ -6,7 +6,7 @@ use super::links;
 use super::select::{Algorithm, Between, Here, Layout, Operation, select};
 use super::shares::part;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
@@ -34,8 +34,8 @@ impl Runtime {
     pub(crate) fn team_broadcast(
         &self,
         team: &Team,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         bytes: usize,
         root: usize,
         write_root: bool,

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use super::op::ReduceOp;
 use crate::datum::Datum;
 use crate::heap::access;
-use crate::team::{Operation, Team};
+use crate::team::{ProgramOperation, Team};
 
 /// Combines `n` elements: `into[i] = into[i] op from[i]`.
 ///
@@ -75,7 +75,7 @@ unsafe fn combine_all<T: Datum, O: ReduceOp<T>>(into: *mut u8, from: *const u8, 
             std::slice::from_raw_parts(from.cast::<T>(), n),
         )
     };
-    let operation = Operation;
+    let operation = ProgramOperation;
     for (into, from) in into.iter_mut().zip(from) {
         *into = op.combine(*into, *from);
     }

@@ -11,7 +11,7 @@ use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use shmem_node::recording::Routine;
-use shmem_node::waiting::{Collective as Call, Wait};
+use shmem_node::waiting::{Collective, Wait};
 
 use super::announce::Announcement;
 use crate::recording::{RecordedCall, Scope};
@@ -28,7 +28,7 @@ impl Team {
     #[track_caller]
     pub(crate) fn enter(
         &self,
-        call: Call,
+        call: Collective,
         say: impl FnOnce(Announcement) -> Announcement,
     ) -> (&'static Runtime, Guard<'_>) {
         let rt = rt();
@@ -60,7 +60,7 @@ impl Team {
 }
 
 /// The runtime in the hands of the one thread that may be in a collective of all PEs.
-pub(crate) struct Collective(&'static Runtime, #[allow(dead_code)] Guard<'static>);
+pub(crate) struct WorldCollective(&'static Runtime, #[allow(dead_code)] Guard<'static>);
 
 /// The runtime, for a collective of all PEs: see [`Team::enter`].
 ///
@@ -68,12 +68,15 @@ pub(crate) struct Collective(&'static Runtime, #[allow(dead_code)] Guard<'static
 /// If the PE is not initialised, or another thread is in a collective of the world team.
 #[inline]
 #[track_caller]
-pub(crate) fn collective(call: Call, say: impl FnOnce(Announcement) -> Announcement) -> Collective {
+pub(crate) fn collective(
+    call: Collective,
+    say: impl FnOnce(Announcement) -> Announcement,
+) -> WorldCollective {
     let (rt, guard) = Team::world().enter(call, say);
-    Collective(rt, guard)
+    WorldCollective(rt, guard)
 }
 
-impl Deref for Collective {
+impl Deref for WorldCollective {
     type Target = Runtime;
     fn deref(&self) -> &Runtime {
         self.0

@@ -17,7 +17,7 @@
 use std::ops::Range;
 
 use super::circulant::{Rounds, rounds};
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::rma::{Blocks, Completion, copy_blocks};
 use crate::runtime::Runtime;
 use crate::team::Team;
@@ -49,7 +49,13 @@ fn held(node: usize, nodes: usize, round: usize, distance: usize) -> (usize, usi
 
 impl Runtime {
     /// Sends block `k` of each member to member `k`. For leaders, when their nodes have arrived.
-    pub(super) fn exchange_blocks(&self, team: &Team, dest: Sym, source: Sym, blocks: Blocks) {
+    pub(super) fn exchange_blocks(
+        &self,
+        team: &Team,
+        dest: SymAddr,
+        source: SymAddr,
+        blocks: Blocks,
+    ) {
         let mapping = team.mapping();
         let mut ranks = vec![Vec::new(); mapping.n_nodes()];
         (0..team.n_pes()).for_each(|rank| ranks[mapping.node_of(rank)].push(rank));
@@ -66,8 +72,8 @@ impl Runtime {
         team: &Team,
         ranks: &[Vec<usize>],
         receivers: Range<usize>,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         blocks: Blocks,
     ) {
         let mapping = team.mapping();

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::links;
 use super::select::{Algorithm, Between, Here, Layout, Operation, select};
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
@@ -97,16 +97,16 @@ struct Concatenation<'a> {
 /// Makes sure that a PE that has nothing to give, and so may name no destination in C, has one if there
 /// is something to receive.
 #[track_caller]
-pub(super) fn check_dest(dest: Sym, total: usize) {
+pub(super) fn check_dest(dest: SymAddr, total: usize) {
     assert!(
-        total == 0 || dest != Sym::new(0),
+        total == 0 || dest != SymAddr::new(0),
         "collect: dest is NULL on this PE, but other PEs give {total} bytes"
     );
 }
 
 impl Runtime {
     /// Concatenates `bytes` bytes of every member, in order of rank.
-    pub(crate) fn team_fcollect(&self, team: &Team, dest: Sym, source: Sym, bytes: usize) {
+    pub(crate) fn team_fcollect(&self, team: &Team, dest: SymAddr, source: SymAddr, bytes: usize) {
         let (mapping, n) = (team.mapping(), team.n_pes());
         if bytes == 0 {
             return;
@@ -153,8 +153,8 @@ impl Runtime {
     pub(crate) fn team_collect(
         &self,
         team: &Team,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         bytes: usize,
         room: usize,
     ) -> usize {

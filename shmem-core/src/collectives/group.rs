@@ -1,11 +1,11 @@
 //! The collectives of the raw interface: on a team or an active set, in addresses and bytes.
 
-use shmem_node::waiting::Collective as Call;
+use shmem_node::waiting::Collective;
 
 use super::active::ActiveSet;
 use super::announce::Announcement;
 use super::combine::Combine;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::recording::{RecordedCall, Scope};
 use crate::rma::Blocks;
 use crate::runtime::{Runtime, rt};
@@ -36,7 +36,7 @@ pub enum Group<'a> {
         /// Number of PEs.
         size: usize,
         /// The array `pSync`.
-        psync: Sym,
+        psync: SymAddr,
     },
 }
 
@@ -59,8 +59,8 @@ impl<'a> Group<'a> {
     #[track_caller]
     fn who<const N: usize>(
         self,
-        call: Call,
-        arrays: [Sym; N],
+        call: Collective,
+        arrays: [SymAddr; N],
         say: impl FnOnce(Announcement) -> Announcement,
     ) -> Who<'a> {
         let team = match self {
@@ -95,7 +95,7 @@ impl<'a> Group<'a> {
 
 impl Runtime {
     #[inline]
-    fn has_no_statics(&self, arrays: &[Sym]) -> bool {
+    fn has_no_statics(&self, arrays: &[SymAddr]) -> bool {
         arrays.iter().all(|array| !self.is_static(array.offset()))
     }
 
@@ -103,7 +103,7 @@ impl Runtime {
     /// If an array is static data of which a member of the team has another.
     #[inline]
     #[track_caller]
-    fn check_arrays(&self, team: &Team, arrays: &[Sym]) {
+    fn check_arrays(&self, team: &Team, arrays: &[SymAddr]) {
         if !self.has_no_statics(arrays) && !team.shares_statics() {
             self.check_members((0..team.n_pes()).map(|pe| team.world_pe(pe)));
             team.note_shared_statics();
@@ -147,7 +147,7 @@ fn check_root(root: usize, n: usize, of: &dyn std::fmt::Display) {
 /// OpenSHMEM 1.6, `shmem_barrier`.
 #[track_caller]
 pub unsafe fn barrier(group: Group<'_>) {
-    match group.who(Call::Barrier, [], |said| said) {
+    match group.who(Collective::Barrier, [], |said| said) {
         Who::Team(rt, team, _) => rt.team_barrier(team),
         Who::Set(rt, set, _) => rt.set_barrier(set),
     }
@@ -165,7 +165,7 @@ pub unsafe fn barrier(group: Group<'_>) {
 /// OpenSHMEM 1.6, `shmem_team_sync`, `shmem_sync`.
 #[track_caller]
 pub unsafe fn sync(group: Group<'_>) {
-    match group.who(Call::Sync, [], |said| said) {
+    match group.who(Collective::Sync, [], |said| said) {
         Who::Team(rt, team, _) => rt.await_members(team),
         Who::Set(rt, set, _) => rt.set_sync(set),
     }
@@ -185,13 +185,13 @@ pub unsafe fn sync(group: Group<'_>) {
 #[track_caller]
 pub unsafe fn broadcast(
     group: Group<'_>,
-    dest: Sym,
-    source: Sym,
+    dest: SymAddr,
+    source: SymAddr,
     bytes: usize,
     root: usize,
     write_root: bool,
 ) {
-    let who = group.who(Call::Broadcast, [dest, source], |said| {
+    let who = group.who(Collective::Broadcast, [dest, source], |said| {
         let said = said.bytes(bytes).with([root]);
         // Where the root is not written to, it may name anything.
         if write_root { said.dest(dest) } else { said }
@@ -219,8 +219,8 @@ pub unsafe fn broadcast(
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_collect`.
 #[track_caller]
-pub unsafe fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
-    match group.who(Call::Collect, [dest, source], |said| said) {
+pub unsafe fn collect(group: Group<'_>, dest: SymAddr, source: SymAddr, bytes: usize) {
+    match group.who(Collective::Collect, [dest, source], |said| said) {
         Who::Team(rt, team, _) => {
             rt.team_collect(team, dest, source, bytes, usize::MAX);
         }
@@ -239,8 +239,8 @@ pub unsafe fn collect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_fcollect`.
 #[track_caller]
-pub unsafe fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
-    let who = group.who(Call::Fcollect, [dest, source], |said| {
+pub unsafe fn fcollect(group: Group<'_>, dest: SymAddr, source: SymAddr, bytes: usize) {
+    let who = group.who(Collective::Fcollect, [dest, source], |said| {
         said.bytes(bytes).dest(dest).source(source)
     });
     match who {
@@ -261,7 +261,7 @@ pub unsafe fn fcollect(group: Group<'_>, dest: Sym, source: Sym, bytes: usize) {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_alltoall`.
 #[track_caller]
-pub unsafe fn alltoall(group: Group<'_>, dest: Sym, source: Sym, bytes_per_pe: usize) {
+pub unsafe fn alltoall(group: Group<'_>, dest: SymAddr, source: SymAddr, bytes_per_pe: usize) {
     exchange(group, dest, source, Blocks::dense(bytes_per_pe));
 }
 
@@ -277,13 +277,13 @@ pub unsafe fn alltoall(group: Group<'_>, dest: Sym, source: Sym, bytes_per_pe: u
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_alltoalls`.
 #[track_caller]
-pub unsafe fn alltoalls(group: Group<'_>, dest: Sym, source: Sym, pieces: Blocks) {
+pub unsafe fn alltoalls(group: Group<'_>, dest: SymAddr, source: SymAddr, pieces: Blocks) {
     exchange(group, dest, source, pieces);
 }
 
 #[track_caller]
-fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: Blocks) {
-    let who = group.who(Call::Alltoall, [dest, source], |said| {
+fn exchange(group: Group<'_>, dest: SymAddr, source: SymAddr, blocks: Blocks) {
+    let who = group.who(Collective::Alltoall, [dest, source], |said| {
         said.blocks(blocks).dest(dest).source(source)
     });
     match who {
@@ -306,13 +306,13 @@ fn exchange(group: Group<'_>, dest: Sym, source: Sym, blocks: Blocks) {
 #[track_caller]
 pub unsafe fn reduce(
     group: Group<'_>,
-    dest: Sym,
-    source: Sym,
+    dest: SymAddr,
+    source: SymAddr,
     n: usize,
     elem: usize,
     combine: Combine,
 ) {
-    let who = group.who(Call::Reduce, [dest, source], |said| {
+    let who = group.who(Collective::Reduce, [dest, source], |said| {
         said.combined(n, elem, combine).dest(dest).source(source)
     });
     // SAFETY: by the caller.
@@ -338,14 +338,14 @@ pub unsafe fn reduce(
 #[track_caller]
 pub unsafe fn scan(
     team: &Team,
-    dest: Sym,
-    source: Sym,
+    dest: SymAddr,
+    source: SymAddr,
     n: usize,
     elem: usize,
     combine: Combine,
     exclusive: bool,
 ) {
-    let (rt, _guard) = team.enter(Call::Scan, |said| {
+    let (rt, _guard) = team.enter(Collective::Scan, |said| {
         let said = said
             .combined(n, elem, combine)
             .with([usize::from(exclusive)]);

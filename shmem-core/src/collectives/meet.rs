@@ -7,7 +7,7 @@ use shmem_ib::spin;
 use shmem_node::barrier::{Arrival, NodeBarrier};
 use shmem_node::waiting::Wait;
 
-use super::entry::Collective;
+use super::entry::WorldCollective;
 use super::lines::meets_by_lines;
 use super::select::crowd;
 use crate::naps::{FIRST_NAP, LAST_NAP, driven_mpi};
@@ -211,7 +211,7 @@ impl Runtime {
     }
 }
 
-impl Collective {
+impl WorldCollective {
     /// Completes what this PE has started on the default context, and waits for all PEs.
     pub(crate) fn barrier_all(&self) {
         self.team_barrier(Team::world());

@@ -88,4 +88,4 @@ pub use active::SYNC_SIZE;
 pub(crate) use announce::Announcement;
 pub use announce::named;
 pub use combine::{Combine, combine};
-pub(crate) use entry::{Collective, collective};
+pub(crate) use entry::{WorldCollective, collective};

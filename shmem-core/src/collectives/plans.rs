@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use shmem_node::waiting::Collective as Call;
+use shmem_node::waiting::Collective;
 
 use super::circulant::rounds;
 use super::doubling::{Step, steps};
@@ -25,19 +25,19 @@ pub struct Places {
 ///
 /// # Panics
 /// If `node` is not among `places`.
-pub fn partners(call: Call, bytes: usize, places: Places, node: usize) -> BTreeSet<usize> {
+pub fn partners(call: Collective, bytes: usize, places: Places, node: usize) -> BTreeSet<usize> {
     assert!(
         node < places.nodes,
         "node {node} of a job on {}",
         places.nodes
     );
     let operation = match call {
-        Call::Broadcast => Operation::Broadcast,
-        Call::Reduce => Operation::Reduce,
-        Call::Scan => Operation::Scan,
-        Call::Fcollect => Operation::Fcollect,
-        Call::Collect => Operation::Collect,
-        Call::Alltoall => Operation::Alltoall,
+        Collective::Broadcast => Operation::Broadcast,
+        Collective::Reduce => Operation::Reduce,
+        Collective::Scan => Operation::Scan,
+        Collective::Fcollect => Operation::Fcollect,
+        Collective::Collect => Operation::Collect,
+        Collective::Alltoall => Operation::Alltoall,
         // Whatever else is called, members meet in it.
         _ => Operation::Sync,
     };
@@ -98,14 +98,14 @@ pub(super) fn doubling(node: usize, nodes: usize) -> impl Iterator<Item = usize>
 mod tests {
     use super::*;
 
-    const CALLS: [Call; 7] = [
-        Call::Barrier,
-        Call::Broadcast,
-        Call::Reduce,
-        Call::Scan,
-        Call::Fcollect,
-        Call::Collect,
-        Call::Alltoall,
+    const CALLS: [Collective; 7] = [
+        Collective::Barrier,
+        Collective::Broadcast,
+        Collective::Reduce,
+        Collective::Scan,
+        Collective::Fcollect,
+        Collective::Collect,
+        Collective::Alltoall,
     ];
 
     #[test]
@@ -134,10 +134,10 @@ mod tests {
             nodes: 100,
             per_node: 16,
         };
-        let all = (0..100).map(|node| partners(Call::Barrier, 0, places, node).len());
+        let all = (0..100).map(|node| partners(Collective::Barrier, 0, places, node).len());
         assert_eq!(all.sum::<usize>(), 2 * 99);
         assert_eq!(parent(96), Some(64));
         assert!(children(64, 100).eq([65, 66, 68, 72, 80, 96]));
-        assert!(partners(Call::Finalize, 0, places, 64).contains(&0));
+        assert!(partners(Collective::Finalize, 0, places, 64).contains(&0));
     }
 }

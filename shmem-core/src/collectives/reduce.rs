@@ -6,7 +6,8 @@ use super::combine::{BLOCK, Block, Combine, Elements, Reduction};
 use super::select::{Between, Here, Layout, Operation, select};
 use super::shares::share;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
+use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::SHOWN;
@@ -20,8 +21,8 @@ impl Runtime {
     pub(crate) unsafe fn team_reduce(
         &self,
         team: &Team,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         n: usize,
         elem: usize,
         combine: Combine,

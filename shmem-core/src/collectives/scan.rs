@@ -9,7 +9,7 @@ use super::gather::Items;
 use super::select::{Here, Layout, Operation, select};
 use super::shares::share;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{BOX, SHOWN};
@@ -107,8 +107,8 @@ impl Runtime {
     pub(crate) unsafe fn team_scan(
         &self,
         team: &Team,
-        dest: Sym,
-        source: Sym,
+        dest: SymAddr,
+        source: SymAddr,
         n: usize,
         elem: usize,
         combine: Combine,

@@ -5,12 +5,12 @@
 //! new members put their slots in order, and a synchronisation of the parent ends the split, so
 //! that nobody sends into a slot before its owner is ready.
 
-use shmem_node::waiting::Collective as Call;
+use shmem_node::waiting::Collective;
 
 use super::combine;
 use super::op::And;
 use crate::error::Error;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::runtime::Runtime;
 use crate::team::{Members, Team, free_slots, slots};
 
@@ -39,7 +39,7 @@ impl Team {
         size: isize,
     ) -> Result<Option<Team>, Error> {
         let numbers = [start, stride, size, 0].map(isize::cast_unsigned);
-        let (rt, _guard) = self.enter(Call::Split, |said| said.with(numbers));
+        let (rt, _guard) = self.enter(Collective::Split, |said| said.with(numbers));
         let Some(members) = self.members().strided(start, stride, size) else {
             return Err(Error::NoSuchTeam {
                 start,
@@ -68,7 +68,7 @@ impl Team {
     /// OpenSHMEM 1.6, `shmem_team_split_2d`.
     #[track_caller]
     pub fn split_2d(&self, xrange: usize) -> Result<(Team, Team), Error> {
-        let (rt, _guard) = self.enter(Call::Split, |said| said.with([xrange, 0, 0, 1]));
+        let (rt, _guard) = self.enter(Collective::Split, |said| said.with([xrange, 0, 0, 1]));
         let n = self.n_pes();
         let width = xrange.min(n);
         if width == 0 {
@@ -105,7 +105,7 @@ impl Team {
     #[track_caller]
     pub fn destroy(self) {
         assert!(!self.is_predefined(), "{self} cannot be destroyed");
-        let (rt, guard) = self.enter(Call::Destroy, |said| said);
+        let (rt, guard) = self.enter(Collective::Destroy, |said| said);
         // Not by lines: who has freed the slot may begin it anew while others still look.
         rt.team_leave(&self);
         free_slots().release(1 << self.slot_number());
@@ -170,7 +170,7 @@ impl Team {
     fn agree(&self, rt: &Runtime, mine: u64) -> u64 {
         let [proposal, agreed] = [slots::PROPOSAL, slots::AGREED].map(|at| self.slot(at));
         rt.set_word(proposal, mine);
-        let (to, from) = (Sym::new(agreed), Sym::new(proposal));
+        let (to, from) = (SymAddr::new(agreed), SymAddr::new(proposal));
         // SAFETY: two words of the slot that nothing else uses; the function is for 8 bytes.
         unsafe { rt.team_reduce(self, to, from, 1, 8, combine::<u64, _>(And)) };
         rt.word(agreed)

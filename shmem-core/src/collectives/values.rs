@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::ops::{Deref, Range};
 
 use shmem_node::recording::Routine;
-use shmem_node::waiting::Collective as Call;
+use shmem_node::waiting::Collective;
 
 use super::announce::Announcement;
 use super::combine::{Combine, combine};
@@ -19,7 +19,7 @@ use super::gather::Items;
 use super::op::{Max, Min, Prod, ReduceOp, Sum};
 use crate::datum::{Arithmetic, Datum, Number};
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::{BOX, SHOWN, STAGED, STAGING, VALUE, VALUE_SIZE};
@@ -157,7 +157,7 @@ impl Team {
     #[track_caller]
     fn gather<T: Datum>(
         &self,
-        call: Call,
+        call: Collective,
         say: impl FnOnce(Announcement) -> Announcement,
         part: &[T],
         ends: impl Fn(usize) -> usize,
@@ -193,12 +193,12 @@ impl Team {
     #[doc(alias("MPI_Allgather", "allgather", "fcollect"))]
     #[track_caller]
     pub fn all_gather<T: Datum>(&self, value: T) -> Vec<T> {
-        self.gather_one(Call::AllGather, value)
+        self.gather_one(Collective::AllGather, value)
     }
 
     /// A value of each member, for a call that may have another name.
     #[track_caller]
-    fn gather_one<T: Datum>(&self, call: Call, value: T) -> Vec<T> {
+    fn gather_one<T: Datum>(&self, call: Collective, value: T) -> Vec<T> {
         self.gather(call, |said| said.elements::<T>(1), &[value], |i| i + 1)
     }
 
@@ -224,7 +224,7 @@ impl Team {
     #[track_caller]
     pub fn all_gather_parts<T: Datum>(&self, part: &[T]) -> Parts<T> {
         let _recorded = self.composed(Routine::AllGatherParts);
-        let call = Call::AllGatherParts;
+        let call = Collective::AllGatherParts;
         let mut ends = self.gather(call, |said| said.of::<T>(), &[part.len()], |i| i + 1);
         let mut end = 0;
         for len in &mut ends {
@@ -260,7 +260,7 @@ impl Team {
         self.check_root(root);
         let only_root = |i| usize::from(i >= root);
         let say = |said: Announcement| said.elements::<T>(1).with([root]);
-        let got = self.gather(Call::Broadcast, say, &[value], only_root);
+        let got = self.gather(Collective::Broadcast, say, &[value], only_root);
         got[0]
     }
 
@@ -289,12 +289,12 @@ impl Team {
     #[track_caller]
     pub fn reduce_value<T: Datum, O: ReduceOp<T>>(&self, value: T, op: O) -> T {
         if size_of::<T>() > VALUE_SIZE {
-            let all = self.gather_one(Call::Reduce, value);
+            let all = self.gather_one(Collective::Reduce, value);
             let made = all.into_iter().reduce(|a, b| op.combine(a, b));
             return made.expect("a team has members");
         }
         let combine = combine(op);
-        self.in_place(Call::Reduce, combine, value, |rt, place| {
+        self.in_place(Collective::Reduce, combine, value, |rt, place| {
             // SAFETY: the place holds a `T`, which the operation is for.
             unsafe { rt.team_reduce(self, place, place, 1, size_of::<T>(), combine) };
         })
@@ -305,10 +305,10 @@ impl Team {
     #[track_caller]
     fn in_place<T: Datum>(
         &self,
-        call: Call,
+        call: Collective,
         combine: Combine,
         value: T,
-        collective: impl FnOnce(&Runtime, Sym),
+        collective: impl FnOnce(&Runtime, SymAddr),
     ) -> T {
         let (rt, _guard) = self.enter(call, |said| said.combined(1, size_of::<T>(), combine));
         let place = self.slot(VALUE);
@@ -316,7 +316,7 @@ impl Team {
         // SAFETY: the place has room for the value and is this member's own; any bytes are a value.
         unsafe {
             access::copy((&raw const value).cast(), rt.own(place), size_of::<T>());
-            collective(rt, Sym::new(place));
+            collective(rt, SymAddr::new(place));
             access::copy(rt.own(place), out.as_mut_ptr().cast(), size_of::<T>());
             out.assume_init()
         }
@@ -347,7 +347,7 @@ impl Team {
             )
         };
         let sum = combine::<T, _>(Sum);
-        self.in_place(Call::Scan, sum, value, |rt, place| {
+        self.in_place(Collective::Scan, sum, value, |rt, place| {
             // SAFETY: the place holds a `T`, which the operation is for.
             unsafe { rt.team_scan(self, place, place, 1, size_of::<T>(), sum, true) };
         })

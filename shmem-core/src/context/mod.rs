@@ -13,7 +13,7 @@ use shmem_ib::connect::endpoint::ContextId;
 use self::numbers::NUMBERS;
 
 use crate::error::Error;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::network::Stream;
 use crate::recording::RecordedCall;
 use crate::runtime::{Place, Runtime, rt, try_rt};
@@ -228,7 +228,7 @@ impl Ctx {
     pub(crate) fn operate<R, const N: usize>(
         &self,
         pe: usize,
-        at: [Sym; N],
+        at: [SymAddr; N],
         call: impl FnOnce(usize) -> RecordedCall,
         act: impl FnOnce(&'static Runtime, Place) -> R,
     ) -> R {

@@ -5,9 +5,9 @@
 
 /// A symmetric address: an offset that leads to the corresponding object in every PE's segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sym(usize);
+pub struct SymAddr(usize);
 
-impl Sym {
+impl SymAddr {
     /// The address `offset` bytes into the segment.
     #[inline]
     pub const fn new(offset: usize) -> Self {

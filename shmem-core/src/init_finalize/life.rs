@@ -23,7 +23,7 @@ use super::messages;
 use super::report::{Steps, record_connections};
 use crate::attach::{self, Attached, Start, attached, compares};
 use crate::before_main;
-use crate::collectives::Collective;
+use crate::collectives::WorldCollective;
 use crate::context;
 use crate::error::Error;
 use crate::fault;
@@ -297,7 +297,7 @@ pub(super) fn leaves(rt: &Runtime) {
 }
 
 /// Leaves the job. Collective.
-pub(super) fn end(rt: Collective) {
+pub(super) fn end(rt: WorldCollective) {
     let mut steps = Steps::start();
     steps.detail(rt.node.report());
     rt.block.set_state(PeState::Finalizing);

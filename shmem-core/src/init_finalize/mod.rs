@@ -24,7 +24,7 @@ use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, Once};
 
 use shmem_node::sys;
-use shmem_node::waiting::Collective as Call;
+use shmem_node::waiting::Collective;
 
 pub use self::exit::global_exit;
 use crate::attach::{self, Attached, Start, attached, exit_ends_job, process_exits};
@@ -91,7 +91,7 @@ fn finalize_of(mut inits: MutexGuard<'static, Inits>, kind: Kind) -> MutexGuard<
     if let Some(rt) = try_rt() {
         life::leaves(rt);
     }
-    life::end(collective(Call::Finalize, |said| said));
+    life::end(collective(Collective::Finalize, |said| said));
     *kind(&mut inits) = 0;
     inits
 }

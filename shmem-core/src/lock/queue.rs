@@ -35,7 +35,7 @@ use crate::context::Ctx;
 use crate::error::Called;
 use crate::fault;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::recording::RecordedCall;
 use crate::runtime::{Runtime, ThreadLevel, rt};
 
@@ -76,12 +76,12 @@ fn told(why: LockWait, at: usize, behind: u32, called: Called) -> impl Fn() -> W
 impl Runtime {
     /// One of the atomics of a lock; gives the old value.
     fn lock_word(&self, pe: usize, at: usize, op: AtomicOp) -> u64 {
-        Ctx::default_ctx().atomic(Sym::new(at), Width::W8, op, pe)
+        Ctx::default_ctx().atomic(SymAddr::new(at), Width::W8, op, pe)
     }
 
     /// Changes another PE's node, sooner or later.
     fn tell_node(&self, pe: usize, at: usize, what: u64) {
-        Ctx::default_ctx().atomic_plain(Sym::new(at), Width::W8, AtomicOp::Add(what), pe);
+        Ctx::default_ctx().atomic_plain(SymAddr::new(at), Width::W8, AtomicOp::Add(what), pe);
     }
 
     /// This PE's copy.
@@ -249,7 +249,7 @@ impl Runtime {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_set_lock`.
 #[track_caller]
-pub unsafe fn lock_set(lock: Sym) {
+pub unsafe fn lock_set(lock: SymAddr) {
     rt().lock_set(lock.offset());
 }
 
@@ -264,7 +264,7 @@ pub unsafe fn lock_set(lock: Sym) {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_clear_lock`.
 #[track_caller]
-pub unsafe fn lock_clear(lock: Sym) {
+pub unsafe fn lock_clear(lock: SymAddr) {
     let rt = rt();
     if !rt.lock_clear(lock.offset()) {
         rt.not_held(lock.offset());
@@ -282,6 +282,6 @@ pub unsafe fn lock_clear(lock: Sym) {
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_test_lock`.
 #[track_caller]
-pub unsafe fn lock_test(lock: Sym) -> bool {
+pub unsafe fn lock_test(lock: SymAddr) -> bool {
     rt().lock_test(lock.offset())
 }

@@ -17,7 +17,7 @@ impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
     #[inline]
     #[track_caller]
     pub fn put<T: Datum>(&self, dest: SymSlice<T>, source: &'env [T], pe: usize) {
-        let (dest, bytes) = (dest.up_to(source.len(), PUT).sym(), size_of_val(source));
+        let (dest, bytes) = (dest.up_to(source.len(), PUT).addr(), size_of_val(source));
         // SAFETY: `source` outlives the scope, which ends with a wait for it; the handle lies inside the
         // segment.
         unsafe {
@@ -42,9 +42,9 @@ impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
         op: SignalOp,
         pe: usize,
     ) {
-        let (dest, bytes) = (dest.up_to(source.len(), PUT).sym(), size_of_val(source));
+        let (dest, bytes) = (dest.up_to(source.len(), PUT).addr(), size_of_val(source));
         let signal = Signal {
-            at: signal.elem(0).sym(),
+            at: signal.elem(0).addr(),
             value,
             op,
         };
@@ -94,7 +94,7 @@ impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
     ) {
         let (to, from) = ((dest.len(), dest_stride), (source.len(), source_stride));
         let blocks = fitting::<T>(to, from, block.0, block.1);
-        let (dest, from) = (dest.sym(), source.as_ptr().cast());
+        let (dest, from) = (dest.addr(), source.as_ptr().cast());
         // SAFETY: `source` outlives the scope, which ends with a wait for it; the blocks fit into both.
         unsafe { put_blocks(self.ctx, dest, from, blocks, pe, E::UNTIL) };
     }
@@ -121,9 +121,9 @@ impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
     ) {
         let (to, from) = ((dest.len(), dest_stride), (source.len(), source_stride));
         let blocks = fitting::<T>(to, from, 1, n);
-        let (dest, from) = (dest.sym(), source.as_ptr().cast());
+        let (dest, from) = (dest.addr(), source.as_ptr().cast());
         let signal = Signal {
-            at: signal.elem(0).sym(),
+            at: signal.elem(0).addr(),
             value,
             op,
         };
@@ -140,7 +140,7 @@ impl<'env, M: Mode> Nbi<'_, 'env, M> {
     #[inline]
     #[track_caller]
     pub fn get<T: Datum>(&self, dest: &'env mut [T], source: SymSlice<T>, pe: usize) {
-        let (source, bytes) = (source.up_to(dest.len(), GET).sym(), size_of_val(dest));
+        let (source, bytes) = (source.up_to(dest.len(), GET).addr(), size_of_val(dest));
         // SAFETY: `dest` is borrowed until after the scope, which ends with a quiet; the handle lies
         // inside the segment.
         unsafe {
@@ -192,7 +192,7 @@ impl<'env, M: Mode> Nbi<'_, 'env, M> {
     ) {
         let (to, from) = ((dest.len(), dest_stride), (source.len(), source_stride));
         let blocks = fitting::<T>(to, from, block.0, block.1);
-        let (dest, source) = (dest.as_mut_ptr().cast(), source.sym());
+        let (dest, source) = (dest.as_mut_ptr().cast(), source.addr());
         // SAFETY: `dest` is borrowed until after the scope, which ends with a quiet; the blocks fit into
         // both.
         unsafe { get_blocks(self.ctx, dest, source, blocks, pe, Completion::AtQuiet) };
@@ -216,7 +216,7 @@ macro_rules! fetching {
                 $($arg: T,)*
                 pe: usize,
             ) {
-                let (at, fetch) = (dest.elem(0).sym(), (&raw mut *fetch).cast());
+                let (at, fetch) = (dest.elem(0).addr(), (&raw mut *fetch).cast());
                 let op = $op;
                 // SAFETY: `fetch` is borrowed until after the scope, which ends with a quiet; it has
                 // the width of `T`, and any bits are a value.

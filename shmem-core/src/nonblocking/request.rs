@@ -249,7 +249,7 @@ impl<'c, M: Mode> Start<'c, M> {
         source: Vec<T>,
         pe: usize,
     ) -> Request<'c, Vec<T>, M> {
-        let dest = dest.up_to(source.len(), PUT).sym();
+        let dest = dest.up_to(source.len(), PUT).addr();
         let (from, bytes) = (source.as_ptr().cast(), size_of_val(&source[..]));
         // SAFETY: the request keeps the elements until the operation is complete; the handle lies inside the
         // segment.
@@ -265,7 +265,7 @@ impl<'c, M: Mode> Start<'c, M> {
     #[track_caller]
     pub fn get<T: Datum + Unpin>(&self, source: SymSlice<T>, pe: usize) -> Request<'c, Vec<T>, M> {
         let mut room = Vec::<T>::with_capacity(source.len());
-        let (to, from, bytes) = (room.as_mut_ptr().cast(), source.sym(), source.bytes());
+        let (to, from, bytes) = (room.as_mut_ptr().cast(), source.addr(), source.bytes());
         // SAFETY: the vector has room for the array, any bytes are values, and the request shows them to nobody
         // until the operation is complete; the handle lies inside the segment.
         unsafe {
@@ -293,7 +293,7 @@ impl<'c, M: Mode> Start<'c, M> {
         // SAFETY: both handles lie inside the segment, which stays mapped.
         unsafe {
             self.0
-                .put_bytes(dest.sym(), from, bytes, pe, Completion::AtQuiet)
+                .put_bytes(dest.addr(), from, bytes, pe, Completion::AtQuiet)
         };
         self.request((), pe)
     }
@@ -316,7 +316,7 @@ impl<'c, M: Mode> Start<'c, M> {
         // SAFETY: both handles lie inside the segment, which stays mapped.
         unsafe {
             self.0
-                .get_bytes(to, source.sym(), bytes, pe, Completion::AtQuiet)
+                .get_bytes(to, source.addr(), bytes, pe, Completion::AtQuiet)
         };
         self.request((), pe)
     }
@@ -338,7 +338,7 @@ macro_rules! fetching {
                 $($arg: T,)*
                 pe: usize,
             ) -> Request<'c, Old<T>, M> {
-                let (at, op) = (dest.elem(0).sym(), $op);
+                let (at, op) = (dest.elem(0).addr(), $op);
                 let mut old = vec![T::from_bits(0)];
                 let fetch = old.as_mut_ptr().cast();
                 // SAFETY: the request keeps the word until the operation is complete, and shows it to nobody

@@ -16,7 +16,7 @@ fn put_between<T: Datum>(
     pe: usize,
     completion: Completion,
 ) {
-    let dest = dest.up_to(source.len(), PUT).sym();
+    let dest = dest.up_to(source.len(), PUT).addr();
     // SAFETY: both handles lie inside the segment, which stays mapped.
     unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), source.bytes(), pe, completion) };
 }
@@ -30,7 +30,7 @@ fn get_between<T: Datum>(
     pe: usize,
     completion: Completion,
 ) {
-    let from = source.up_to(dest.len(), GET).sym();
+    let from = source.up_to(dest.len(), GET).addr();
     // SAFETY: both handles lie inside the segment, which stays mapped.
     unsafe { ctx.get_bytes(dest.as_ptr().cast(), from, dest.bytes(), pe, completion) };
 }

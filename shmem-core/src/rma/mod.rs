@@ -19,7 +19,7 @@ use shmem_node::recording::Routine;
 
 use crate::context::Ctx;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::heap::parts::Piece;
 use crate::network::Stream;
 use crate::recording::RecordedCall;
@@ -82,7 +82,7 @@ impl Ctx {
     #[track_caller]
     pub unsafe fn put_bytes(
         &self,
-        dest: Sym,
+        dest: SymAddr,
         source: *const u8,
         bytes: usize,
         pe: usize,
@@ -118,7 +118,7 @@ impl Ctx {
     pub unsafe fn get_bytes(
         &self,
         dest: *mut u8,
-        source: Sym,
+        source: SymAddr,
         bytes: usize,
         pe: usize,
         completion: Completion,
@@ -147,7 +147,7 @@ impl Runtime {
     pub(crate) unsafe fn put_far(
         &self,
         stream: Stream,
-        dest: Sym,
+        dest: SymAddr,
         source: *const u8,
         bytes: usize,
         pe: usize,
@@ -177,7 +177,7 @@ impl Runtime {
         &self,
         stream: Stream,
         dest: *mut u8,
-        source: Sym,
+        source: SymAddr,
         bytes: usize,
         pe: usize,
         completion: Completion,
@@ -217,7 +217,7 @@ impl Runtime {
             unsafe { access::copy(from, self.neighbour(local, offset), len) };
             return self.ring(local);
         }
-        let dest = Sym::new(offset);
+        let dest = SymAddr::new(offset);
         // SAFETY: by the caller.
         unsafe { self.put_far(Stream::RUNTIME, dest, from, len, pe, completion) };
     }
@@ -242,7 +242,7 @@ impl Runtime {
             // SAFETY: by the caller; the range is mapped.
             return unsafe { access::copy(from, to, len) };
         }
-        let source = Sym::new(offset);
+        let source = SymAddr::new(offset);
         // SAFETY: by the caller.
         unsafe { self.get_far(Stream::RUNTIME, to, source, len, pe, completion) };
     }

@@ -11,7 +11,7 @@ use crate::atomics::Width;
 use crate::context::{Ctx, routines};
 use crate::datum::Datum;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::recording::RecordedCall;
 use crate::runtime::Place;
 use crate::signal::{Signal, SignalOp};
@@ -27,7 +27,7 @@ impl Ctx {
     #[track_caller]
     pub(crate) unsafe fn put_signal_bytes(
         &self,
-        dest: Sym,
+        dest: SymAddr,
         source: *const u8,
         bytes: usize,
         signal: Signal,
@@ -81,7 +81,7 @@ impl Ctx {
 #[track_caller]
 pub unsafe fn put_signal_mem(
     ctx: &Ctx,
-    dest: Sym,
+    dest: SymAddr,
     source: *const u8,
     bytes: usize,
     signal: Signal,
@@ -129,8 +129,8 @@ routines! {
         op: SignalOp,
         pe: usize,
     ) {
-        let (dest, from) = (dest.up_to(source.len(), PUT).sym(), source.as_ptr().cast());
-        let signal = Signal { at: signal.elem(0).sym(), value, op };
+        let (dest, from) = (dest.up_to(source.len(), PUT).addr(), source.as_ptr().cast());
+        let signal = Signal { at: signal.elem(0).addr(), value, op };
         // SAFETY: a slice is readable; the handles lie inside the segment.
         unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::OnReturn) };
     }

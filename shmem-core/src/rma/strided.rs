@@ -13,7 +13,7 @@ use shmem_node::recording::Routine;
 use super::Completion::{self, AtQuiet, OnReturn};
 use crate::context::Ctx;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::recording::RecordedCall;
 use crate::runtime::Place;
 use crate::signal::Signal;
@@ -94,7 +94,7 @@ impl Ctx {
     unsafe fn put_blocks_far(
         &self,
         source: *const u8,
-        dest: Sym,
+        dest: SymAddr,
         mut blocks: Blocks,
         pe: usize,
         completion: Completion,
@@ -150,7 +150,7 @@ impl Ctx {
     unsafe fn get_blocks_far(
         &self,
         dest: *mut u8,
-        source: Sym,
+        source: SymAddr,
         mut blocks: Blocks,
         pe: usize,
         completion: Completion,
@@ -209,7 +209,7 @@ impl Ctx {
 #[track_caller]
 pub unsafe fn put_blocks(
     ctx: &Ctx,
-    dest: Sym,
+    dest: SymAddr,
     source: *const u8,
     blocks: Blocks,
     pe: usize,
@@ -239,7 +239,7 @@ pub unsafe fn put_blocks(
 #[track_caller]
 pub(crate) unsafe fn put_blocks_signal(
     ctx: &Ctx,
-    dest: Sym,
+    dest: SymAddr,
     source: *const u8,
     blocks: Blocks,
     signal: Signal,
@@ -275,7 +275,7 @@ pub(crate) unsafe fn put_blocks_signal(
 pub unsafe fn get_blocks(
     ctx: &Ctx,
     dest: *mut u8,
-    source: Sym,
+    source: SymAddr,
     blocks: Blocks,
     pe: usize,
     completion: Completion,

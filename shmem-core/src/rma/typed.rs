@@ -24,7 +24,7 @@ routines! {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_put`.
     pub fn put<T: Datum>(&ctx, dest: SymSlice<T>, source: &[T], pe: usize) {
-        let dest = dest.up_to(source.len(), PUT).sym();
+        let dest = dest.up_to(source.len(), PUT).addr();
         // SAFETY: a slice is readable; the handle lies inside the segment.
         unsafe { ctx.put_bytes(dest, source.as_ptr().cast(), size_of_val(source), pe, OnReturn) };
     }
@@ -40,7 +40,7 @@ routines! {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_get`.
     pub fn get<T: Datum>(&ctx, dest: &mut [T], source: SymSlice<T>, pe: usize) {
-        let source = source.up_to(dest.len(), GET).sym();
+        let source = source.up_to(dest.len(), GET).addr();
         let bytes = size_of_val(dest);
         // SAFETY: a mutable slice is writable; the handle lies inside the segment.
         unsafe { ctx.get_bytes(dest.as_mut_ptr().cast(), source, bytes, pe, OnReturn) };
@@ -62,7 +62,7 @@ routines! {
         // SAFETY: the vector has room for the array, and any bytes are values; the handle lies inside the
         // segment.
         unsafe {
-            ctx.get_bytes(to, source.sym(), source.bytes(), pe, OnReturn);
+            ctx.get_bytes(to, source.addr(), source.bytes(), pe, OnReturn);
             out.set_len(source.len());
         }
         out
@@ -81,7 +81,7 @@ routines! {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_p`.
     pub fn p<T: Datum>(&ctx, dest: SymSlice<T>, value: T, pe: usize) {
-        let dest = dest.elem(0).sym();
+        let dest = dest.elem(0).addr();
         // SAFETY: a value is readable; the handle lies inside the segment.
         unsafe { ctx.put_bytes(dest, (&raw const value).cast(), size_of::<T>(), pe, OnReturn) };
     }
@@ -96,7 +96,7 @@ routines! {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_g`.
     pub fn g<T: Datum>(&ctx, source: SymSlice<T>, pe: usize) -> T {
-        let source = source.elem(0).sym();
+        let source = source.elem(0).addr();
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: one element is written completely; any bytes are a value of a `Datum`.
         unsafe {
@@ -131,7 +131,7 @@ routines! {
         pe: usize,
     ) {
         let blocks = fitting::<T>((dest.len(), dest_stride), (source.len(), source_stride), 1, n);
-        let dest = dest.sym();
+        let dest = dest.addr();
         // SAFETY: the blocks fit into both arrays.
         unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe, OnReturn) };
     }
@@ -161,8 +161,8 @@ routines! {
         pe: usize,
     ) {
         let blocks = fitting::<T>((dest.len(), dest_stride), (source.len(), source_stride), 1, n);
-        let (dest, from) = (dest.sym(), source.as_ptr().cast());
-        let signal = Signal { at: signal.elem(0).sym(), value, op };
+        let (dest, from) = (dest.addr(), source.as_ptr().cast());
+        let signal = Signal { at: signal.elem(0).addr(), value, op };
         // SAFETY: the blocks fit into both arrays, and the handle lies inside the segment.
         unsafe { put_blocks_signal(ctx, dest, from, blocks, signal, pe, OnReturn) };
     }
@@ -188,7 +188,7 @@ routines! {
         pe: usize,
     ) {
         let blocks = fitting::<T>((dest.len(), dest_stride), (source.len(), source_stride), 1, n);
-        let source = source.sym();
+        let source = source.addr();
         // SAFETY: the blocks fit into both arrays.
         unsafe { get_blocks(ctx, dest.as_mut_ptr().cast(), source, blocks, pe, OnReturn) };
     }
@@ -227,7 +227,7 @@ routines! {
     ) {
         let (dest_side, source_side) = ((dest.len(), dest_stride), (source.len(), source_stride));
         let blocks = fitting::<T>(dest_side, source_side, block.0, block.1);
-        let dest = dest.sym();
+        let dest = dest.addr();
         // SAFETY: the blocks fit into both arrays.
         unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe, OnReturn) };
     }
@@ -254,7 +254,7 @@ routines! {
     ) {
         let (dest_side, source_side) = ((dest.len(), dest_stride), (source.len(), source_stride));
         let blocks = fitting::<T>(dest_side, source_side, block.0, block.1);
-        let source = source.sym();
+        let source = source.addr();
         // SAFETY: the blocks fit into both arrays.
         unsafe { get_blocks(ctx, dest.as_mut_ptr().cast(), source, blocks, pe, OnReturn) };
     }

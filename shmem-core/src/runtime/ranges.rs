@@ -1,7 +1,7 @@
 //! Where symmetric memory lies in this process, as ranges of addresses: from a pointer of the program
 //! to the offset that means the same on every PE, and back.
 
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::statics::Statics;
 
 /// Where this PE's symmetric memory lies in its address space.
@@ -20,28 +20,28 @@ pub(crate) struct Ranges {
 impl Ranges {
     /// The symmetric address of `len` bytes at `at`.
     #[inline]
-    pub(crate) fn find(&self, at: usize, len: usize) -> Option<Sym> {
+    pub(crate) fn find(&self, at: usize, len: usize) -> Option<SymAddr> {
         let inside = at.wrapping_sub(self.heap);
         // An empty range may lie at the end.
         if inside <= self.heap_len && len <= self.heap_len - inside {
-            return Some(Sym::new(self.heap_at + inside));
+            return Some(SymAddr::new(self.heap_at + inside));
         }
         self.find_static(at, len)
     }
 
-    fn find_static(&self, at: usize, len: usize) -> Option<Sym> {
+    fn find_static(&self, at: usize, len: usize) -> Option<SymAddr> {
         let Statics::Shared(stretches) = self.statics else {
             return None;
         };
         stretches.iter().find_map(|s| {
             let inside = at.wrapping_sub(s.start);
-            (inside < s.len && len <= s.len - inside).then(|| Sym::new(s.at + inside))
+            (inside < s.len && len <= s.len - inside).then(|| SymAddr::new(s.at + inside))
         })
     }
 
     /// The program's own address of what lies at `sym`, if that is static data.
     #[inline]
-    pub(crate) fn of_static(&self, sym: Sym) -> Option<usize> {
+    pub(crate) fn of_static(&self, sym: SymAddr) -> Option<usize> {
         if sym.offset() >= self.heap_at {
             return None;
         }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn whole_ranges_are_symmetric_and_no_byte_more() {
-        let find = |at, len| RANGES.find(at, len).map(Sym::offset);
+        let find = |at, len| RANGES.find(at, len).map(SymAddr::offset);
         assert_eq!(find(0x10_0000, 0x1000), Some(0x40_0000));
         assert_eq!(find(0x10_0ff8, 8), Some(0x40_0ff8));
         assert_eq!(find(0x10_1000, 0), Some(0x40_1000));
@@ -107,7 +107,7 @@ mod tests {
             statics: Statics::Shared(STRETCHES),
             ..RANGES
         };
-        let find = |at, len| ranges.find(at, len).map(Sym::offset);
+        let find = |at, len| ranges.find(at, len).map(SymAddr::offset);
         assert_eq!(find(0x7000, 0x100), Some(0x2000));
         assert_eq!(find(0xa018, 8), Some(0x5018));
         assert_eq!(find(0x10_0000, 8), Some(0x40_0000));
@@ -120,10 +120,10 @@ mod tests {
         ] {
             assert_eq!(find(at, len), None, "{len} bytes at {at:#x}");
         }
-        assert_eq!(ranges.of_static(Sym::new(0x2008)), Some(0x7008));
-        assert_eq!(ranges.of_static(Sym::new(0x5000)), Some(0xa000));
-        assert_eq!(ranges.of_static(Sym::new(0x3000)), None);
-        assert_eq!(ranges.of_static(Sym::new(0x40_0000)), None);
+        assert_eq!(ranges.of_static(SymAddr::new(0x2008)), Some(0x7008));
+        assert_eq!(ranges.of_static(SymAddr::new(0x5000)), Some(0xa000));
+        assert_eq!(ranges.of_static(SymAddr::new(0x3000)), None);
+        assert_eq!(ranges.of_static(SymAddr::new(0x40_0000)), None);
         assert_eq!(RANGES.find(0x7000, 1), None);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::place::Place;
 use super::{Runtime, try_rt};
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::recording::{self, Begun, RecordedCall, Scope};
 
 impl Runtime {
@@ -40,7 +40,7 @@ impl Runtime {
     pub(crate) fn watched<R, const N: usize>(
         &'static self,
         pe: usize,
-        at: [Sym; N],
+        at: [SymAddr; N],
         call: impl FnOnce() -> RecordedCall,
         act: impl FnOnce(Place) -> R,
     ) -> R {

@@ -1,6 +1,6 @@
 //! From this process's pointers to symmetric addresses, and back, on this PE and on others of the node.
 
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::runtime::{Runtime, rt, try_rt};
 use crate::statics::Statics;
 
@@ -8,7 +8,7 @@ use crate::statics::Statics;
 /// symmetric object's range: on the stack, in private memory, in a shared library, or in static
 /// data that is not symmetric. Before init nothing is symmetric.
 #[inline]
-pub fn symmetric(at: *const u8, len: usize) -> Option<Sym> {
+pub fn symmetric(at: *const u8, len: usize) -> Option<SymAddr> {
     try_rt()?.ranges.find(at as usize, len)
 }
 
@@ -18,7 +18,7 @@ pub fn symmetric(at: *const u8, len: usize) -> Option<Sym> {
 /// Before init, or if `sym` lies outside the segment.
 #[inline]
 #[track_caller]
-pub fn local(sym: Sym) -> *mut u8 {
+pub fn local(sym: SymAddr) -> *mut u8 {
     rt().address(sym)
 }
 
@@ -32,7 +32,7 @@ pub fn local(sym: Sym) -> *mut u8 {
 /// OpenSHMEM 1.6, `shmem_ptr`.
 #[inline]
 #[track_caller]
-pub fn ptr(sym: Sym, world_pe: usize) -> Option<*mut u8> {
+pub fn ptr(sym: SymAddr, world_pe: usize) -> Option<*mut u8> {
     rt().reach(sym, world_pe)
 }
 
@@ -58,7 +58,7 @@ pub fn addr_accessible(at: *const u8, pe: usize) -> bool {
 
 /// Why PE `world_pe`, if it exists, cannot be accessed at `sym`: it has other static data there.
 #[inline]
-pub fn why_other_statics(sym: Sym, world_pe: usize) -> Option<String> {
+pub fn why_other_statics(sym: SymAddr, world_pe: usize) -> Option<String> {
     let rt = try_rt().filter(|rt| world_pe < rt.n_pes)?;
     let other = rt.has_other_statics(world_pe, sym.offset());
     other.then(|| rt.why_other_statics(world_pe))
@@ -77,7 +77,7 @@ impl Runtime {
     /// This PE's address of `sym`.
     #[inline]
     #[track_caller]
-    fn address(&self, sym: Sym) -> *mut u8 {
+    fn address(&self, sym: SymAddr) -> *mut u8 {
         let len = self.node.segment_len();
         assert!(
             sym.offset() <= len,
@@ -124,7 +124,7 @@ impl Runtime {
     /// Address of `sym` on a PE of this node.
     #[inline]
     #[track_caller]
-    pub(crate) fn reach(&self, sym: Sym, pe: usize) -> Option<*mut u8> {
+    pub(crate) fn reach(&self, sym: SymAddr, pe: usize) -> Option<*mut u8> {
         if pe == self.me {
             return Some(self.address(sym));
         }

@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::datum::Datum;
 use crate::heap::access;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::runtime::rt;
 
 /// A symmetric array of `T`: it exists on every PE, at the same place in each PE's heap.
@@ -76,7 +76,7 @@ impl<T: Datum> SymSlice<T> {
     /// # Safety
     /// The elements lie in symmetric memory, aligned for `T`.
     #[inline]
-    pub const unsafe fn from_sym(at: Sym, len: usize) -> Self {
+    pub const unsafe fn from_addr(at: SymAddr, len: usize) -> Self {
         Self {
             offset: at.offset(),
             len,
@@ -86,8 +86,8 @@ impl<T: Datum> SymSlice<T> {
 
     /// The symmetric address of the first element.
     #[inline]
-    pub const fn sym(&self) -> Sym {
-        Sym::new(self.offset)
+    pub const fn addr(&self) -> SymAddr {
+        SymAddr::new(self.offset)
     }
 
     /// Number of elements.
@@ -233,7 +233,8 @@ impl<T: Datum> SymSlice<T> {
     #[inline]
     #[track_caller]
     pub fn ptr(&self, pe: usize) -> Option<*mut T> {
-        rt().reach(Sym::new(self.offset), pe).map(|at| at.cast())
+        rt().reach(SymAddr::new(self.offset), pe)
+            .map(|at| at.cast())
     }
 
     /// Address of this PE's own copy.

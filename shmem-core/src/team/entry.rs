@@ -23,9 +23,9 @@ thread_local! {
 }
 
 /// An operation of the program, which combines elements in a collective. Dropped if that panics.
-pub(crate) struct Operation;
+pub(crate) struct ProgramOperation;
 
-impl Drop for Operation {
+impl Drop for ProgramOperation {
     fn drop(&mut self) {
         PANICKED.set(true);
     }

@@ -17,16 +17,16 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use shmem_node::barrier::NodeBarrier;
 use shmem_node::recording;
 use shmem_node::segment::NodeView;
-use shmem_node::waiting::{self, Collective as Call, Place, TeamKind};
+use shmem_node::waiting::{self, Collective, Place, TeamKind};
 
-pub(crate) use self::entry::{Guard, Operation};
+pub(crate) use self::entry::{Guard, ProgramOperation};
 pub(crate) use self::mapping::Mapping;
 pub use self::members::Members;
 pub use self::slots::MAX_TEAMS;
 use crate::datum::Datum;
 use crate::error::Called;
 use crate::fault;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::runtime::{Runtime, rt};
 use crate::symmetric::address;
 use crate::symmetric::array::SymSlice;
@@ -300,7 +300,7 @@ impl Team {
     /// Notes that this PE begins a collective; gives how many of this team it has begun with that. One thread of
     /// a PE does at a time.
     #[inline]
-    pub(crate) fn begin(&self, call: Call, at: &'static Location<'static>) -> u32 {
+    pub(crate) fn begin(&self, call: Collective, at: &'static Location<'static>) -> u32 {
         let at = std::ptr::from_ref(at).cast_mut();
         self.called_at.store(at, Ordering::Relaxed);
         let number = (self.now.load(Ordering::Relaxed) >> 32) as u32;
@@ -325,10 +325,10 @@ impl Team {
     }
 
     /// Which collective that is, how many this PE has begun, and where the program called it.
-    pub(crate) fn begun(&self) -> (Call, u32, Place) {
+    pub(crate) fn begun(&self) -> (Collective, u32, Place) {
         let at = self.called();
         let now = self.now.load(Ordering::Relaxed);
-        let call = Call::from_number(now as u8).unwrap_or(Call::Sync);
+        let call = Collective::from_number(now as u8).unwrap_or(Collective::Sync);
         let place = at.map_or(Place::NOWHERE, |at| Place::of(at));
         (call, (now >> 32) as u32, place)
     }
@@ -388,7 +388,7 @@ impl Team {
 /// OpenSHMEM 1.6, `shmem_team_ptr`.
 #[inline]
 #[track_caller]
-pub fn team_ptr(team: &Team, sym: Sym, pe: usize) -> Option<*mut u8> {
+pub fn team_ptr(team: &Team, sym: SymAddr, pe: usize) -> Option<*mut u8> {
     address::ptr(sym, team.members.world_pe(pe)?)
 }
 

@@ -229,7 +229,7 @@ impl<T: Datum> SymGrid<T> {
     pub fn put(&self, source: &[T], pe: usize) {
         self.check_len("put", source.len());
         let (ctx, blocks) = (Ctx::default_ctx(), self.blocks(self.stride, self.cols));
-        let (dest, from) = (self.array.sym(), source.as_ptr().cast());
+        let (dest, from) = (self.array.addr(), source.as_ptr().cast());
         // SAFETY: the rows lie inside both arrays.
         unsafe { put_blocks(ctx, dest, from, blocks, pe, Completion::OnReturn) };
     }
@@ -249,7 +249,7 @@ impl<T: Datum> SymGrid<T> {
     pub fn put_sym(&self, source: Self, pe: usize) {
         self.check_shape("put_sym", source);
         let (ctx, blocks) = (Ctx::default_ctx(), self.blocks(self.stride, source.stride));
-        let (dest, from) = (self.array.sym(), source.array.as_ptr().cast_const().cast());
+        let (dest, from) = (self.array.addr(), source.array.as_ptr().cast_const().cast());
         // SAFETY: the rows lie inside both arrays, of segments that stay mapped.
         unsafe { put_blocks(ctx, dest, from, blocks, pe, Completion::OnReturn) };
     }
@@ -285,7 +285,7 @@ impl<T: Datum> SymGrid<T> {
             get_blocks(
                 ctx,
                 out.as_mut_ptr().cast(),
-                self.array.sym(),
+                self.array.addr(),
                 blocks,
                 pe,
                 Completion::OnReturn,
@@ -306,7 +306,7 @@ impl<T: Datum> SymGrid<T> {
             get_blocks(
                 ctx,
                 out.as_mut_ptr().cast(),
-                self.array.sym(),
+                self.array.addr(),
                 blocks,
                 pe,
                 Completion::OnReturn,

@@ -5,7 +5,7 @@ use shmem_testkit::models::{model, noticed};
 use crate::collectives::active::ActiveSet;
 use crate::collectives::combine::combine;
 use crate::collectives::op::Sum;
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::runtime::{Layout, Runtime, job};
 use crate::sync::Ordering;
 
@@ -21,7 +21,7 @@ fn words() -> Vec<usize> {
 }
 
 fn all(rt: &Runtime) -> ActiveSet {
-    ActiveSet::new(rt, 0, 0, rt.n_pes, Sym::new(PSYNC))
+    ActiveSet::new(rt, 0, 0, rt.n_pes, SymAddr::new(PSYNC))
 }
 
 fn is_zero(rt: &Runtime) {
@@ -66,7 +66,7 @@ fn broadcast(layout: Layout) {
         let set = all(rt);
         rt.put(rt.me, SOURCE, 70 + rt.me as u64);
         for root in 0..2 {
-            rt.set_broadcast(set, Sym::new(DEST), Sym::new(SOURCE), 8, root, true);
+            rt.set_broadcast(set, SymAddr::new(DEST), SymAddr::new(SOURCE), 8, root, true);
             assert_eq!(rt.get(rt.me, DEST), 70 + root as u64);
             rt.set_barrier(set);
         }
@@ -94,7 +94,7 @@ fn reduce(layout: Layout, n: usize) {
         // SAFETY: an element on all PEs.
         unsafe {
             let combine = combine::<u64, _>(Sum);
-            rt.set_reduce(set, Sym::new(DEST), Sym::new(SOURCE), 1, 8, combine);
+            rt.set_reduce(set, SymAddr::new(DEST), SymAddr::new(SOURCE), 1, 8, combine);
         }
         assert_eq!(rt.get(rt.me, DEST), (1 << rt.n_pes) - 1);
         is_zero(rt);
@@ -119,7 +119,7 @@ fn concatenate(n: usize) {
     job(n, Layout::Together, &words(), |rt| {
         let set = all(rt);
         rt.put(rt.me, SOURCE, 5 + rt.me as u64);
-        rt.set_collect(set, Sym::new(DEST), Sym::new(SOURCE), 8);
+        rt.set_collect(set, SymAddr::new(DEST), SymAddr::new(SOURCE), 8);
         for pe in 0..rt.n_pes {
             assert_eq!(rt.get(rt.me, DEST + 8 * pe), 5 + pe as u64);
         }

@@ -65,7 +65,7 @@ mod collectives {
     pub(crate) mod op;
 
     mod gather {
-        pub(super) fn check_dest(_dest: crate::heap::address::Sym, _total: usize) {}
+        pub(super) fn check_dest(_dest: crate::heap::address::SymAddr, _total: usize) {}
     }
 
     impl crate::runtime::Runtime {
@@ -80,7 +80,7 @@ mod collectives {
             source: usize,
             blocks: crate::rma::Blocks,
         ) {
-            let [dest, source] = [dest, source].map(crate::heap::address::Sym::new);
+            let [dest, source] = [dest, source].map(crate::heap::address::SymAddr::new);
             self.exchange_blocks(team, dest, source, blocks);
         }
     }
@@ -108,7 +108,7 @@ mod symmetric {
 }
 mod team {
     pub(crate) use crate::runtime::{Team, slots};
-    pub(crate) struct Operation;
+    pub(crate) struct ProgramOperation;
 }
 #[path = "../../src/tree.rs"]
 mod tree;

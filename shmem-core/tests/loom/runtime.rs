@@ -6,7 +6,7 @@ use shmem_node::recording::Routine;
 use shmem_node::waiting::Wait;
 use shmem_testkit::models::fence;
 
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::memory;
 use crate::sync::Ordering;
 
@@ -166,8 +166,8 @@ impl Runtime {
         &self,
         _who: (usize, usize),
         _pe: impl Fn(usize) -> usize,
-        _dest: Sym,
-        _source: Sym,
+        _dest: SymAddr,
+        _source: SymAddr,
         _blocks: Blocks,
     ) {
         unreachable!("not modelled")
@@ -178,7 +178,7 @@ impl Runtime {
     pub(crate) unsafe fn put_far(
         &self,
         _stream: (),
-        dest: Sym,
+        dest: SymAddr,
         source: *const u8,
         bytes: usize,
         pe: usize,
@@ -275,7 +275,7 @@ impl Ctx {
     pub(crate) fn operate<R, const N: usize>(
         &self,
         pe: usize,
-        at: [Sym; N],
+        at: [SymAddr; N],
         _call: impl FnOnce(usize) -> RecordedCall,
         act: impl FnOnce(&'static Runtime, Place) -> R,
     ) -> R {
@@ -287,11 +287,11 @@ impl Ctx {
         act(self.rt(), place)
     }
 
-    pub(crate) fn atomic(&self, at: Sym, _width: Width, op: AtomicOp, pe: usize) -> u64 {
+    pub(crate) fn atomic(&self, at: SymAddr, _width: Width, op: AtomicOp, pe: usize) -> u64 {
         memory::atomic(memory::address(pe, at.offset()), op)
     }
 
-    pub(crate) fn atomic_plain(&self, at: Sym, _width: Width, op: AtomicOp, pe: usize) {
+    pub(crate) fn atomic_plain(&self, at: SymAddr, _width: Width, op: AtomicOp, pe: usize) {
         let to = memory::address(pe, at.offset());
         match self {
             Self::Near => memory::post(to, op),
@@ -330,7 +330,7 @@ impl RecordedCall {
         Self { at: 0 }
     }
 
-    pub(crate) fn on(_routine: Routine, _pe: usize, _bytes: usize, _at: Sym) -> Self {
+    pub(crate) fn on(_routine: Routine, _pe: usize, _bytes: usize, _at: SymAddr) -> Self {
         Self { at: 0 }
     }
 }

@@ -2,7 +2,7 @@
 
 use shmem_testkit::models::{model, noticed};
 
-use crate::heap::address::Sym;
+use crate::heap::address::SymAddr;
 use crate::memory;
 use crate::runtime::{Completion, Ctx, Layout, Runtime, job};
 use crate::signal::{Signal, SignalOp};
@@ -15,11 +15,11 @@ const WORDS: [usize; 5] = [WORD, DATA, DATA + 8, DATA + 16, DATA + 24];
 fn put_signal(ctx: Ctx, pe: usize, value: u64, op: SignalOp, at: usize) {
     let data = [value, value + 1];
     let signal = Signal {
-        at: Sym::new(WORD),
+        at: SymAddr::new(WORD),
         value: 1,
         op,
     };
-    let (dest, source) = (Sym::new(at), data.as_ptr().cast());
+    let (dest, source) = (SymAddr::new(at), data.as_ptr().cast());
     // SAFETY: two local words.
     unsafe { ctx.put_signal_bytes(dest, source, 16, signal, pe, Completion::OnReturn) };
 }

@@ -1,6 +1,6 @@
 //! The deprecated collectives of active sets, through the raw interface, and that on teams.
 
-use shmem::raw::{self, Combine, Group, SYNC_SIZE, Sym};
+use shmem::raw::{self, Combine, Group, SYNC_SIZE, SymAddr};
 use shmem::{SymSlice, Team, alloc, barrier_all, free, my_pe, n_pes};
 
 use crate::check::{Check, usual_or};
@@ -11,7 +11,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("raw_collectives_on_teams", raw_collectives_on_teams),
 ];
 
-fn sym<T: shmem::Datum>(array: SymSlice<T>) -> Sym {
+fn sym<T: shmem::Datum>(array: SymSlice<T>) -> SymAddr {
     raw::symmetric(array.as_ptr().cast(), array.len() * size_of::<T>()).unwrap()
 }
 

@@ -260,8 +260,8 @@ fn operands_are_private() {
             let group = raw::Group::Team(world);
             raw::reduce(
                 group,
-                dest.sym(),
-                source.sym(),
+                dest.addr(),
+                source.addr(),
                 len,
                 8,
                 raw::Combine::new(combine),
@@ -271,7 +271,7 @@ fn operands_are_private() {
             if n_pes() > 1 && my_pe() > 0 {
                 // All but PE 0, who meet by an array of theirs.
                 let (start, log_stride, size) = (1, 0, n_pes() - 1);
-                let psync = psync.sym();
+                let psync = psync.addr();
                 let others = raw::Group::ActiveSet {
                     start,
                     log_stride,
@@ -280,8 +280,8 @@ fn operands_are_private() {
                 };
                 raw::reduce(
                     others,
-                    dest.sym(),
-                    source.sym(),
+                    dest.addr(),
+                    source.addr(),
                     len,
                     8,
                     raw::Combine::new(combine),
@@ -290,7 +290,7 @@ fn operands_are_private() {
             }
             barrier_all();
             let combine = raw::Combine::new(combine);
-            raw::scan(world, dest.sym(), source.sym(), len, 8, combine, false);
+            raw::scan(world, dest.addr(), source.addr(), len, 8, combine, false);
         }
         let me = my_pe() as u64 + 1;
         assert!(dest.to_vec().iter().all(|&sum| sum == me * (me + 1) / 2));

@@ -60,7 +60,7 @@ fn contexts_complete_separately(new: ContextBuilder) {
             if random().is_multiple_of(4) {
                 // SAFETY: the source is left alone until the end.
                 unsafe {
-                    let (to, from) = (bulk.sym(), source.as_ptr());
+                    let (to, from) = (bulk.addr(), source.as_ptr());
                     ctxs[c]
                         .as_raw()
                         .put_bytes(to, from, LONG, pe, Completion::AtQuiet);

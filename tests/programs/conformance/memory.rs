@@ -191,7 +191,7 @@ fn many_sizes() {
     }
     let all = alloc::<u64>(n_pes()).unwrap();
     let mine = alloc::<u64>(1).unwrap();
-    mine.write(0, live.iter().fold(0, |h, a| h ^ a.sym().offset() as u64));
+    mine.write(0, live.iter().fold(0, |h, a| h ^ a.addr().offset() as u64));
     shmem::fcollect(all, mine);
     assert!(all.to_vec().iter().all(|&h| h == mine.read(0)));
     for a in live {

@@ -109,7 +109,7 @@ fn nbi_atomics_give_old_values() {
 unsafe fn atomic_nbi<T: Atomic>(old: &mut T, word: SymSlice<T>, op: AtomicOp, pe: usize) {
     let (ctx, old) = (raw::Ctx::default_ctx(), (&raw mut *old).cast());
     // SAFETY: by the caller; the word has this width.
-    unsafe { raw::atomic_nbi(ctx, old, word.sym(), raw::width::<T>(), op, pe) };
+    unsafe { raw::atomic_nbi(ctx, old, word.addr(), raw::width::<T>(), op, pe) };
 }
 
 fn swap<T: Atomic>(value: T) -> AtomicOp {

@@ -210,8 +210,8 @@ fn barrier_completes() {
     unsafe {
         let (ctx, bytes) = (Ctx::default_ctx(), size_of_val(&source[..]));
         let until = Completion::AtQuiet;
-        ctx.put_bytes(there.sym(), source.as_ptr().cast(), bytes, right, until);
-        ctx.get_bytes(got.as_mut_ptr().cast(), here.sym(), bytes, right, until);
+        ctx.put_bytes(there.addr(), source.as_ptr().cast(), bytes, right, until);
+        ctx.get_bytes(got.as_mut_ptr().cast(), here.addr(), bytes, right, until);
     }
     for pe in 0..n {
         atomic_inc(count, pe);

@@ -66,11 +66,11 @@ fn signal_after_data() {
             // SAFETY: the source lives until the quiet.
             _ => unsafe {
                 let (ctx, from) = (raw::Ctx::default_ctx(), source.as_ptr().cast());
-                let (at, until) = (word.sym(), raw::Completion::AtQuiet);
+                let (at, until) = (word.addr(), raw::Completion::AtQuiet);
                 let signal = raw::Signal { at, value, op };
                 raw::put_signal(
                     ctx,
-                    data.sym(),
+                    data.addr(),
                     from,
                     size_of_val(&source[..]),
                     signal,

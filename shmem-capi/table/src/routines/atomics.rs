@@ -1,6 +1,6 @@
 //! Atomic memory operations.
 
-use super::line::{Chapter, Context, Routine};
+use super::line::{Chapter, Contexts, Routine};
 use crate::types::{BITWISE, EXTENDED, STANDARD, Types};
 
 const VALUE: &str = "T *dest, T value, int pe";
@@ -28,7 +28,7 @@ const LINES: [(&str, Types, bool, &str); 14] = [
 
 fn line(proto: &str, types: Types) -> Routine {
     let routine = Routine::new("atomics", proto);
-    routine.types(types).context(Context::Any)
+    routine.types(types).contexts(Contexts::Any)
 }
 
 pub(super) fn chapters() -> Vec<Chapter> {

@@ -5,7 +5,7 @@ use crate::types::{LONGDOUBLE, Type, Types};
 
 /// Whether a routine takes a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
+pub enum Contexts {
     /// It has nothing to do with contexts.
     No,
     /// It works on the default context only.
@@ -47,7 +47,7 @@ pub struct Routine {
     /// Types or widths.
     pub types: Types,
     /// Contexts.
-    pub context: Context,
+    pub contexts: Contexts,
     /// What the specification says of it.
     pub status: Status,
     /// The current routine that does the same, of a deprecated one: its C name.
@@ -105,7 +105,7 @@ impl Routine {
         let proto = Proto::parse(proto);
         Self {
             types: Types::None,
-            context: Context::No,
+            contexts: Contexts::No,
             status: match proto.name.starts_with("shmemx_") {
                 true => Status::Extension,
                 false => Status::Current,
@@ -123,8 +123,8 @@ impl Routine {
         Self { types, ..self }
     }
 
-    pub(super) fn context(self, context: Context) -> Self {
-        Self { context, ..self }
+    pub(super) fn contexts(self, contexts: Contexts) -> Self {
+        Self { contexts, ..self }
     }
 
     pub(super) fn status(self, status: Status) -> Self {
@@ -231,7 +231,7 @@ impl Routine {
             _ => "::<T>",
         };
         let mut names = vec![format!("{name}{typed}")];
-        if self.context == Context::Any && !name.contains("::") {
+        if self.contexts == Contexts::Any && !name.contains("::") {
             names.push(format!("Context::{name}{typed}"));
         }
         names
@@ -241,7 +241,7 @@ impl Routine {
     #[must_use]
     pub fn functions(&self) -> Vec<Function> {
         let mut functions = self.on_default();
-        if self.context == Context::Any {
+        if self.contexts == Contexts::Any {
             let on_any: Vec<Function> = functions.iter().map(with_context).collect();
             functions.extend(on_any);
         }
@@ -286,8 +286,8 @@ impl Routine {
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let name = self.proto.name.clone();
-        match self.context {
-            Context::Any => vec![on_context(&name), name],
+        match self.contexts {
+            Contexts::Any => vec![on_context(&name), name],
             _ => vec![name],
         }
     }

@@ -9,7 +9,7 @@ mod setup;
 mod signal;
 mod sync;
 
-pub use self::line::{Chapter, Context, Function, Generic, Routine, Status};
+pub use self::line::{Chapter, Contexts, Function, Generic, Routine, Status};
 
 /// The whole table.
 #[must_use]

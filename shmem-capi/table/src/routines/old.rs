@@ -1,7 +1,7 @@
 //! Deprecated routines, which are to be supported until the specification says otherwise, and six
 //! that it has dropped but old programs call.
 
-use super::line::{Chapter, Context, Routine, Status, find, reduce};
+use super::line::{Chapter, Contexts, Routine, Status, find, reduce};
 use crate::types::{
     EXTENDED, OLD_ARITHMETIC, OLD_BITS, OLD_EXTENDED, OLD_ORDERED, OLD_STANDARD, OLD_WAITED,
     OLD_WIDTHS, STANDARD, Types,
@@ -64,7 +64,7 @@ fn atomics(current: &[Chapter]) -> Vec<Routine> {
                 old("", proto)
                     .replaced_by(current)
                     .types(types)
-                    .context(Context::Default)
+                    .contexts(Contexts::Default)
                     .generic(generic),
             );
         }

@@ -1,6 +1,6 @@
 //! Remote memory access: put and get in all their forms.
 
-use super::line::{Chapter, Context, Routine};
+use super::line::{Chapter, Contexts, Routine};
 use crate::types::{RMA, Types, WIDTHS};
 
 const PLAIN: &str = "T *dest, const T *source, size_t nelems, int pe";
@@ -13,7 +13,7 @@ const SIGNAL: &str = "T *dest, const T *source, size_t nelems, uint64_t *sig_add
 
 fn line(proto: &str, types: Types) -> Routine {
     let routine = Routine::new("rma", proto);
-    routine.types(types).context(Context::Any)
+    routine.types(types).contexts(Contexts::Any)
 }
 
 /// The routines `op`, with a `tail` to every name, by type, by width, and, where elements lie one behind the

@@ -1,13 +1,13 @@
 //! Setup, exit and queries, thread levels, memory, teams, contexts, profiling.
 
-use super::line::{Chapter, Context, Routine};
+use super::line::{Chapter, Contexts, Routine};
 
 pub(super) fn chapters() -> Vec<Chapter> {
     let setup = |proto| Routine::new("setup", proto);
     let memory = |proto| Routine::new("memory", proto);
     let teams = |proto| Routine::new("teams", proto);
     let contexts = |proto| Routine::new("contexts", proto);
-    let order = |proto| Routine::new("order", proto).context(Context::Any);
+    let order = |proto| Routine::new("order", proto).contexts(Contexts::Any);
     vec![
         Chapter {
             title: "Setup, exit and queries",

@@ -1,12 +1,12 @@
 //! Signals: puts that announce themselves.
 
-use super::line::{Chapter, Context, Routine};
+use super::line::{Chapter, Contexts, Routine};
 use super::rma;
 use crate::types::Types;
 
 pub(super) fn chapter() -> Chapter {
     let line = |proto| Routine::new("signal", proto);
-    let update = |proto| line(proto).context(Context::Any).generic(Types::None);
+    let update = |proto| line(proto).contexts(Contexts::Any).generic(Types::None);
     let mut routines = rma::with_signal();
     routines.extend([
         update("void shmem_signal_add(uint64_t *sig_addr, uint64_t signal, int pe)"),
