@@ -9,79 +9,70 @@ use crate::check;
 use crate::handles::Ctx;
 use crate::signal::{operation, signal_word};
 
-/// Writes to a neighbour at once; what is not plainly one goes the long way, with all checks.
-#[inline(always)]
-unsafe fn write(
-    name: &str,
+/// A call of a routine that copies bytes.
+#[derive(Clone, Copy)]
+struct CopyCall<'a> {
+    name: &'a str,
     ctx: Ctx,
-    dest: *mut u8,
-    source: *const u8,
     bytes: usize,
     pe: c_int,
     completion: Completion,
-) {
-    match near(ctx, dest, bytes, pe) {
-        // SAFETY: by the caller.
-        Some(near) => unsafe { near.put(source, bytes) },
-        // SAFETY: by the caller.
-        None => unsafe { write_checked(name, ctx, dest, source, bytes, pe, completion) },
-    }
 }
 
-#[inline(never)]
-unsafe fn write_checked(
-    name: &str,
-    ctx: Ctx,
-    dest: *mut u8,
-    source: *const u8,
-    bytes: usize,
-    pe: c_int,
-    completion: Completion,
-) {
-    let dest = check::symmetric(name, "dest", dest, bytes);
-    // SAFETY: by the caller; the target was checked.
-    unsafe {
-        let ctx = ctx.get(name);
-        let pe = check::target(name, "dest", dest, ctx, pe);
-        ctx.put_bytes(dest, source, bytes, pe, completion);
+impl<'a> CopyCall<'a> {
+    /// Of a routine that copies a value.
+    fn of_value<T>(name: &'a str, ctx: Ctx, pe: c_int) -> Self {
+        Self {
+            name,
+            ctx,
+            bytes: size_of::<T>(),
+            pe,
+            completion: Completion::OnReturn,
+        }
     }
-}
 
-/// As [`write`].
-#[inline(always)]
-unsafe fn read(
-    name: &str,
-    ctx: Ctx,
-    dest: *mut u8,
-    source: *const u8,
-    bytes: usize,
-    pe: c_int,
-    completion: Completion,
-) {
-    match near(ctx, source, bytes, pe) {
-        // SAFETY: by the caller.
-        Some(near) => unsafe { near.get(dest, bytes) },
-        // SAFETY: by the caller.
-        None => unsafe { read_checked(name, ctx, dest, source, bytes, pe, completion) },
+    /// Writes to a neighbour at once; what is not plainly one goes the long way, with all checks.
+    #[inline(always)]
+    unsafe fn put(self, dest: *mut u8, source: *const u8) {
+        match near(self.ctx, dest, self.bytes, self.pe) {
+            // SAFETY: by the caller.
+            Some(near) => unsafe { near.put(source, self.bytes) },
+            // SAFETY: by the caller.
+            None => unsafe { self.put_checked(dest, source) },
+        }
     }
-}
 
-#[inline(never)]
-unsafe fn read_checked(
-    name: &str,
-    ctx: Ctx,
-    dest: *mut u8,
-    source: *const u8,
-    bytes: usize,
-    pe: c_int,
-    completion: Completion,
-) {
-    let source = check::symmetric(name, "source", source, bytes);
-    // SAFETY: by the caller; the source was checked.
-    unsafe {
-        let ctx = ctx.get(name);
-        let pe = check::target(name, "source", source, ctx, pe);
-        ctx.get_bytes(dest, source, bytes, pe, completion);
+    #[inline(never)]
+    unsafe fn put_checked(self, dest: *mut u8, source: *const u8) {
+        let dest = check::symmetric(self.name, "dest", dest, self.bytes);
+        // SAFETY: by the caller; the target was checked.
+        unsafe {
+            let ctx = self.ctx.get(self.name);
+            let pe = check::target(self.name, "dest", dest, ctx, self.pe);
+            ctx.put_bytes(dest, source, self.bytes, pe, self.completion);
+        }
+    }
+
+    /// As [`put`](Self::put), from a neighbour.
+    #[inline(always)]
+    unsafe fn get(self, dest: *mut u8, source: *const u8) {
+        match near(self.ctx, source, self.bytes, self.pe) {
+            // SAFETY: by the caller.
+            Some(near) => unsafe { near.get(dest, self.bytes) },
+            // SAFETY: by the caller.
+            None => unsafe { self.get_checked(dest, source) },
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn get_checked(self, dest: *mut u8, source: *const u8) {
+        let source = check::symmetric(self.name, "source", source, self.bytes);
+        // SAFETY: by the caller; the source was checked.
+        unsafe {
+            let ctx = self.ctx.get(self.name);
+            let pe = check::target(self.name, "source", source, ctx, self.pe);
+            ctx.get_bytes(dest, source, self.bytes, pe, self.completion);
+        }
     }
 }
 
@@ -131,17 +122,7 @@ pub(crate) unsafe fn p<T: Plain>(name: &str, ctx: Ctx, dest: *mut T, value: T, p
         None => {
             let (dest, source) = (dest.cast(), (&raw const value).cast());
             // SAFETY: by the caller.
-            unsafe {
-                write_checked(
-                    name,
-                    ctx,
-                    dest,
-                    source,
-                    size_of::<T>(),
-                    pe,
-                    Completion::OnReturn,
-                )
-            };
+            unsafe { CopyCall::of_value::<T>(name, ctx, pe).put_checked(dest, source) };
         }
     }
 }
@@ -153,19 +134,11 @@ pub(crate) unsafe fn g<T: Plain>(name: &str, ctx: Ctx, source: *const T, pe: c_i
         Some(near) => unsafe { T::load(near) },
         None => {
             let mut value = MaybeUninit::<T>::uninit();
-            let dest = value.as_mut_ptr().cast();
+            let (dest, source) = (value.as_mut_ptr().cast(), source.cast());
             // SAFETY: by the caller; a blocking get has written the whole value, and any bytes are
             // one.
             unsafe {
-                read_checked(
-                    name,
-                    ctx,
-                    dest,
-                    source.cast(),
-                    size_of::<T>(),
-                    pe,
-                    Completion::OnReturn,
-                );
+                CopyCall::of_value::<T>(name, ctx, pe).get_checked(dest, source);
                 value.assume_init()
             }
         }
@@ -184,19 +157,20 @@ macro_rules! copies {
             nelems: usize,
             pe: c_int,
         ) {
-            let bytes = check::bytes::<T>(nelems);
+            let (bytes, completion) = (check::bytes::<T>(nelems), Completion::$completion);
+            let call = CopyCall { name, ctx, bytes, pe, completion };
             // SAFETY: by the caller.
-            unsafe { $way(name, ctx, dest.cast(), source.cast(), bytes, pe, Completion::$completion) };
+            unsafe { call.$way(dest.cast(), source.cast()) };
         }
     )* };
 }
 copies! {
     #[inline(always)]
-    put: write, OnReturn;
+    put: put, OnReturn;
     #[inline(always)]
-    get: read, OnReturn;
-    put_nbi: write, AtQuiet;
-    get_nbi: read, AtQuiet;
+    get: get, OnReturn;
+    put_nbi: put, AtQuiet;
+    get_nbi: get, AtQuiet;
 }
 
 pub(crate) unsafe fn ibput<T>(

@@ -1,6 +1,6 @@
 //! Exchanges of parts whose lengths only their senders know.
 //!
-//! Lengths go first, all to all; who receives says back where each part begins, and then everybody puts
+//! Lengths go first, all to all; the receiver says back where each part begins, and then everybody puts
 //! its parts there. Two exchanges of a word for each pair cost little beside the puts, of which there is one
 //! for each pair, too.
 
@@ -136,7 +136,7 @@ impl Team {
             dest.len(),
             plan.total()
         );
-        // Who has too little room does not come here, so nobody writes past an array.
+        // A PE that has too little room does not come here, so nobody writes past an array.
         self.sync();
         self.deliver(dest, parts, &plan);
         plan.incoming

@@ -25,7 +25,7 @@ fn full_fence() {
 #[inline(always)]
 #[track_caller]
 pub fn quiet_alone() -> bool {
-    let alone = try_rt().is_some_and(|rt| rt.all_is_plain);
+    let alone = try_rt().is_some_and(|rt| rt.nodes.all_is_plain);
     if alone {
         if cfg!(debug_assertions) {
             // Finds threads that may not call the library.
@@ -64,7 +64,7 @@ impl Ctx {
 
     #[inline]
     pub(crate) fn quiet_in(&self, rt: &Runtime) {
-        match rt.all_is_plain {
+        match rt.nodes.all_is_plain {
             true => full_fence(),
             false => self.quiet_watched(rt),
         }
@@ -142,7 +142,7 @@ impl Ctx {
     #[track_caller]
     pub fn fence(&self) {
         let rt = self.rt();
-        if !rt.all_is_plain {
+        if !rt.nodes.all_is_plain {
             self.fence_watched(rt);
         }
         // ORDERING(quiet): as in `quiet`, for PEs of this node.

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// [`init_from`](crate::init_from).
 ///
 /// One process makes it and hands it to the others by whatever channel there is, as [text](UniqueId::to_text) or
-/// [bytes](UniqueId::to_bytes). **It is a secret**: who has it can join the job. `Debug` does not show the key. An id is for one
+/// [bytes](UniqueId::to_bytes). **It is a secret**: whoever has it can join the job. `Debug` does not show the key. An id is for one
 /// job.
 ///
 /// * [`UniqueId::new`]: the process that makes the id listens for the others, as PE 0 mostly does that broadcasts it, or a
@@ -57,7 +57,7 @@ impl UniqueId {
     pub const LEN: usize = id::UniqueId::LEN;
 
     /// Makes an id of whose job this process is the meeting place: a thread of it listens at a TCP port that the system
-    /// chooses, from now on, and lets in who has the id. The address is the one at which other machines reach this one, or a
+    /// chooses, from now on, and lets in processes that have the id. The address is the one at which other machines reach this one, or a
     /// loopback address if there is none; `SHMEM_SOFT_ADDRESS` says otherwise, and so does [`UniqueId::on`].
     ///
     /// The job ends when this process does, with a message, unless all PEs have finalized by then. If this process is one

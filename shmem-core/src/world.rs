@@ -114,7 +114,7 @@ pub fn init_thread(requested: ThreadLevel) -> Result<World, Error> {
 /// process ends without finalize, or the one that listens does, all others are told and end.
 ///
 /// # Errors
-/// As for [`init`]; who listens cannot be reached, or has another key; `rank` is not below `n_pes`, or taken; processes
+/// As for [`init`]; PE 0 cannot be reached, or has another key; `rank` is not below `n_pes`, or taken; processes
 /// differ in `n_pes`, or do not come in time, or end: all of them are told which. This process has been a PE of another
 /// job.
 #[track_caller]
@@ -264,5 +264,5 @@ pub fn node_of(pe: usize) -> usize {
         "PE {pe} does not exist: this job has PEs 0 to {}",
         rt.n_pes - 1
     );
-    rt.node_of[pe] as usize
+    rt.nodes.node_of[pe] as usize
 }

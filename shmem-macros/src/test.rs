@@ -203,37 +203,59 @@ fn expected(attribute: &Attribute) -> Result<LitStr> {
     }
 }
 
+/// The other attributes of a test.
+struct Attributes {
+    /// What the panic has to say, if the test is to panic.
+    panics: Option<LitStr>,
+    /// Those that each `#[test]` gets.
+    of_tests: Vec<Attribute>,
+    /// Those of the function.
+    of_all: Vec<Attribute>,
+}
+
+impl Attributes {
+    /// Takes them from the function.
+    fn take(function: &mut Function) -> Result<Self> {
+        let mut found = Self {
+            panics: None,
+            of_tests: Vec::new(),
+            of_all: Vec::new(),
+        };
+        for attribute in std::mem::take(&mut function.item.attrs) {
+            let last = attribute
+                .path()
+                .segments
+                .last()
+                .map(|s| s.ident.to_string());
+            match last.as_deref() {
+                Some("test" | "bench") => {
+                    let what = "#[shmem::test] makes a test already, which every PE of its job calls: one of the two \
+                                has to go";
+                    return Err(Error::new_spanned(attribute, what));
+                }
+                Some("should_panic") => found.panics = Some(expected(&attribute)?),
+                Some("ignore") => found.of_tests.push(attribute),
+                _ => found.of_all.push(attribute),
+            }
+        }
+        if let (Some(_), syn::ReturnType::Type(_, ty)) = (&found.panics, &function.item.sig.output)
+        {
+            let what = "a test that should panic gives nothing, as without #[shmem::test]";
+            return Err(Error::new_spanned(ty, what));
+        }
+        Ok(found)
+    }
+}
+
 /// `#[shmem::test]`.
 pub(crate) fn test(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let arguments: Arguments = syn::parse2(args)?;
     let mut function = Function::parse("shmem::test", item)?;
-    let mut panics = None;
-    let mut of_tests = Vec::new();
-    let mut of_all = Vec::new();
-    for attribute in std::mem::take(&mut function.item.attrs) {
-        let last = attribute
-            .path()
-            .segments
-            .last()
-            .map(|s| s.ident.to_string());
-        match last.as_deref() {
-            Some("test" | "bench") => {
-                let what = "#[shmem::test] makes a test already, which every PE of its job calls: one of the two \
-                            has to go";
-                return Err(Error::new_spanned(attribute, what));
-            }
-            Some("should_panic") => panics = Some(expected(&attribute)?),
-            Some("ignore") => of_tests.push(attribute),
-            _ => of_all.push(attribute),
-        }
-    }
-    if let (Some(_), syn::ReturnType::Type(_, ty)) = (&panics, &function.item.sig.output) {
-        let what = "a test that should panic gives nothing, as without #[shmem::test]";
-        return Err(Error::new_spanned(ty, what));
-    }
+    let attributes = Attributes::take(&mut function)?;
     let name = function.name().clone();
     let layouts = layouts(&arguments)?;
-    let panics = match &panics {
+    let (of_tests, of_all) = (&attributes.of_tests, &attributes.of_all);
+    let panics = match &attributes.panics {
         Some(text) => quote!(::core::option::Option::Some(#text)),
         None => quote!(::core::option::Option::None),
     };

@@ -134,7 +134,7 @@ pub(crate) struct Lent<A: Arrays> {
     lens: A::Lens,
 }
 
-/// What [`scratch`] begins with: for who would name the program's line at its end, too.
+/// The first half of [`scratch`], for callers that name the program's line again at its end.
 #[track_caller]
 pub(crate) fn lend<A: Arrays>(lens: A::Lens) -> Result<Lent<A>, Error> {
     let bytes = A::bytes_of(lens);

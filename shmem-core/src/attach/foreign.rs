@@ -137,7 +137,7 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
         patience: settings.init_timeout,
     };
     let shared = if meeting.ranks[0] == me {
-        // First: who comes early must not wait longer than needed.
+        // First: a process that comes early must not wait longer than needed.
         let host = match n_local {
             1 => None,
             _ => Some(Host::open(&meeting).map_err(apart(me))?),

@@ -1,7 +1,7 @@
 //! The agreement that a collective begins with where that is asked for (`SHMEM_CHECK`): all members have
 //! announced the same, or the job ends before one of them writes anything for another.
 //!
-//! Each member writes its announcement into its slot, and the members of a node meet. Who acts for them
+//! Each member writes its announcement into its slot, and the members of a node meet. The PE that acts for them
 //! compares. Between nodes that is a round of the tree: a leader hears its children out, passes on what
 //! it has said itself, as all below it have said the same, and lets them go when its parent does.
 //! Announcements come up into the mailboxes of partial results, by the rules of
@@ -93,7 +93,7 @@ impl Runtime {
             "this PE is in {}, but PE {pe} (node {}) is in {}: all members of {team} must call the same collectives in \
              the same order with matching arguments",
             mine.beside(theirs, world),
-            self.node_of[pe],
+            self.nodes.node_of[pe],
             theirs.beside(mine, world),
         ))
     }

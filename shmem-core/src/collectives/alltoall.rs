@@ -28,7 +28,7 @@ impl Runtime {
     ) {
         // One after the other, first contacts would take longer than everything else.
         let others = (1..n).map(|step| world_pe((me + step) % n));
-        self.connect_ahead(others.filter(|&pe| self.node_of[pe] != self.my_node));
+        self.connect_ahead(others.filter(|&pe| self.nodes.node_of[pe] != self.nodes.mine));
         let ctx = Ctx::default_ctx();
         for step in 0..n {
             // Starting with the own rank spreads the load over the targets.

@@ -52,7 +52,7 @@ impl Runtime {
             bytes,
             root_node,
             root_local: (root_node == mapping.node())
-                .then(|| self.local_of[team.world_pe(root)] as usize),
+                .then(|| self.nodes.local_of[team.world_pe(root)] as usize),
             write_root,
             here,
         };
@@ -158,7 +158,7 @@ impl Runtime {
         }
     }
 
-    /// Takes what is on this node, after a meeting; who has it waits for the others.
+    /// Takes what is on this node, after a meeting; the member that has it waits for the others.
     fn pull_data(&self, b: Broadcast<'_>) {
         let mapping = b.team.mapping();
         let (from, at) = self.data_here(b);

@@ -6,7 +6,7 @@
 //! them, and get the result.
 //!
 //! What comes lands in the staging room of the slot, in a place of its own for each round, and nobody has to allow
-//! it: in the next reduction it goes to other places, and who begins the one after that has had something of the next
+//! it: in the next reduction it goes to other places, and a leader that begins the one after that has had something of the next
 //! from the same partner in the same round. Other operations that use the room begin with a leader's word that
 //! it has entered, and end when all are done with it.
 

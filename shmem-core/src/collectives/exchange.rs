@@ -9,7 +9,7 @@
 //!
 //! What is passed on goes in pieces to the staging room of the slot. The receiver allows them: it may
 //! still be in an earlier round, or collective. Nobody leaves before all have what they wait for, so
-//! the room is free for who comes next.
+//! the room is free for the next leader.
 //!
 //! A leader holds at all times as much as its members give. Where that is much, the exchange is done in several
 //! *passes*, each for some receivers of every node.

@@ -40,7 +40,7 @@ impl<R: Fn(usize) -> Range<usize>, N: Fn(usize) -> usize> Items<R, N> {
         runs((0..self.count).filter(inside).map(&self.range))
     }
 
-    /// The bytes of the items of each node: for who asks for one node after the other, which with
+    /// The bytes of the items of each node: for callers that ask for one node after the other, which with
     /// [`of`](Self::of) would look at all items every time.
     fn by_node(&self) -> ByNode {
         let mut runs: Vec<(usize, Range<usize>)> = Vec::new();
@@ -158,7 +158,7 @@ impl Runtime {
         bytes: usize,
         room: usize,
     ) -> usize {
-        // The sums up to each member: for who acts for this node alone, so that not everybody has a list of
+        // The sums up to each member: only for the PE that acts for this node, so that not everybody has a list of
         // everybody.
         let mut ends = Vec::new();
         self.set_word(team.slot(ARGUMENT), bytes as u64);
@@ -190,8 +190,8 @@ impl Runtime {
         total
     }
 
-    /// The sums of the lengths up to each member, where those here have told theirs. For who acts for this
-    /// node.
+    /// The sums of the lengths up to each member, where those here have given theirs. For the PE that
+    /// acts for this node.
     fn sums_of_lengths(&self, team: &Team) -> Vec<usize> {
         let (mapping, n) = (team.mapping(), team.n_pes());
         let mut lengths = vec![0; n];

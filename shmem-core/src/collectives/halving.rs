@@ -7,7 +7,7 @@
 //! many rounds as the number of nodes has binary digits, and nobody sends more than twice the vector.
 //!
 //! Partial sums go to a room in the receiver's slot, in pieces. The receiver allows as many ahead as there are
-//! rooms, those of rounds to come included. Who leaves has something from everybody that has taken all its
+//! rooms, those of rounds to come included. A leader that leaves has something from everybody that has taken all its
 //! pieces, so the rooms are free for whatever comes next.
 
 use std::ops::Range;
@@ -34,6 +34,14 @@ struct Plan {
     /// Elements that are added at a time: as many as a room has place for, or one that takes several pieces.
     batch: usize,
     per_batch: usize,
+}
+
+/// What goes as one message: a room full of bytes.
+struct Piece {
+    /// The elements that it is part of.
+    batch: [Range<usize>; 2],
+    /// Which piece of these it is.
+    number: usize,
 }
 
 impl Plan {
@@ -86,6 +94,14 @@ impl Plan {
     fn batch(&self, (start, len): (usize, usize), number: usize) -> [Range<usize>; 2] {
         let at = number * self.batch;
         around(start + at, self.batch.min(len - at), self.n)
+    }
+
+    /// The `i`th piece of these elements.
+    fn piece(&self, elements: (usize, usize), i: usize) -> Piece {
+        Piece {
+            batch: self.batch(elements, i / self.per_batch),
+            number: i % self.per_batch,
+        }
     }
 }
 
@@ -145,35 +161,16 @@ impl Runtime {
                 let may_take = || taken < inward && leaders.has_arrived(round, taken + 1);
                 self.wait_for(|| self.in_collective(r.team), || may_send() || may_take());
                 if may_send() {
-                    let (batch, p) = (sent / plan.per_batch, sent % plan.per_batch);
-                    let (skip, end) = (p * plan.room, (p + 1) * plan.room);
-                    let mut at = 0;
-                    for elements in plan.batch(goes, batch) {
-                        // What of these bytes belongs to the piece.
-                        let bytes = at..at + elements.len() * size;
-                        let (from, to) = (bytes.start.max(skip), bytes.end.min(end));
-                        if from < to {
-                            let source = r.dest + elements.start * size + (from - bytes.start);
-                            let to_room = room(before_out + sent) + (from - skip);
-                            let source = self.own(source);
-                            self.write(
-                                leaders.right(round),
-                                to_room,
-                                source,
-                                to - from,
-                                completion,
-                            );
-                        }
-                        at = bytes.end;
-                    }
+                    let piece = plan.piece(goes, sent);
+                    let to = (leaders.right(round), room(before_out + sent));
+                    self.send_piece(r, plan.room, piece, to);
                     sent += 1;
                     leaders.tell(round, sent);
                 }
                 if may_take() {
-                    let (batch, p) = (taken / plan.per_batch, taken % plan.per_batch);
-                    let elements = plan.batch(comes, batch);
-                    let bytes = (elements[0].len() + elements[1].len()) * size;
-                    let skip = bytes.min(p * plan.room);
+                    let Piece { batch, number } = plan.piece(comes, taken);
+                    let bytes = (batch[0].len() + batch[1].len()) * size;
+                    let skip = bytes.min(number * plan.room);
                     let len = plan.room.min(bytes - skip);
                     let staged = self.own(room(before_in + taken));
                     // SAFETY: the piece has arrived; the block has room for all of a batch.
@@ -181,12 +178,8 @@ impl Runtime {
                     taken += 1;
                     allow_after(before_in + taken);
                     if taken % plan.per_batch == 0 {
-                        let first = elements[0].len() * size;
-                        for (elements, at) in elements.into_iter().zip([0, first]) {
-                            let into = self.own(r.dest + elements.start * size);
-                            // SAFETY: both hold the elements of the batch.
-                            unsafe { r.of.add_shared(into, come.add(at), elements.len()) };
-                        }
+                        // SAFETY: the block holds the elements of the batch.
+                        unsafe { self.add_batch(r, batch, come) };
                     }
                 }
             }
@@ -211,6 +204,42 @@ impl Runtime {
         );
         // The program may change the array now.
         self.complete(completion);
+    }
+
+    /// Sends a piece, which takes a room of so many bytes, to that of another leader.
+    fn send_piece(
+        &self,
+        r: Reduction<'_>,
+        room: usize,
+        Piece { batch, number }: Piece,
+        (pe, to): (usize, usize),
+    ) {
+        let (skip, end) = (number * room, (number + 1) * room);
+        let mut at = 0;
+        for elements in batch {
+            // What of these bytes belongs to the piece.
+            let bytes = at..at + elements.len() * r.of.size;
+            let (first, last) = (bytes.start.max(skip), bytes.end.min(end));
+            if first < last {
+                let from = r.dest + elements.start * r.of.size + (first - bytes.start);
+                let (from, to) = (self.own(from), to + (first - skip));
+                self.write(pe, to, from, last - first, links::completion(r.bytes()));
+            }
+            at = bytes.end;
+        }
+    }
+
+    /// Adds a batch that has come to the elements of this leader.
+    ///
+    /// # Safety
+    /// `come` has the elements of the batch.
+    unsafe fn add_batch(&self, r: Reduction<'_>, batch: [Range<usize>; 2], come: *const u8) {
+        let first = batch[0].len() * r.of.size;
+        for (elements, at) in batch.into_iter().zip([0, first]) {
+            let into = self.own(r.dest + elements.start * r.of.size);
+            // SAFETY: by the caller.
+            unsafe { r.of.add_shared(into, come.add(at), elements.len()) };
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 //! sleeps at its doorbell, which costs more than sleeping at a barrier, so it is for nodes whose PEs
 //! poll.
 //!
-//! Lines are used in turn: who writes one has completed the exchange in between, so all have read what
+//! Lines are used in turn: a member that writes one has completed the exchange in between, so all have read what
 //! stood there before.
 
 use std::sync::atomic::{Ordering, fence};

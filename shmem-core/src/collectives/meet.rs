@@ -14,7 +14,7 @@ use crate::naps::{FIRST_NAP, LAST_NAP, driven_mpi};
 use crate::runtime::Runtime;
 use crate::team::Team;
 
-/// How often who waits for others of its node yields its core before it sleeps. Where many PEs share
+/// How often a PE that waits for others of its node yields its core before it sleeps. Where many PEs share
 /// a core, most of them come to the meeting in that time, and neither they nor the one that releases
 /// them pay for sleep and wake-up, which take longer than changing from one to the next.
 const YIELDS: u32 = 4;
@@ -73,7 +73,7 @@ impl Runtime {
     /// Waits as long as it is cheaper than sleeping. Returns whether `ready()` holds.
     #[inline]
     fn polled(&self, ready: impl Fn() -> bool) -> bool {
-        self.spin_until(&ready) || (self.crowd <= MOST_PER_CORE && yielded(ready))
+        self.spin_until(&ready) || (self.waits.crowd <= MOST_PER_CORE && yielded(ready))
     }
 
     fn await_release(&self, barrier: &NodeBarrier, arrival: Arrival, what: impl Fn() -> Wait) {
@@ -100,7 +100,7 @@ impl Runtime {
             }
             return;
         };
-        let (turn, mut most) = (self.turns.take(), FIRST_NAP);
+        let (turn, mut most) = (self.waits.turns.take(), FIRST_NAP);
         while !ready() {
             mpi.progress();
             nap(Some(most));

@@ -7,14 +7,13 @@ use super::select::{Between, Here, Layout, Operation, select};
 use super::shares::share;
 use crate::heap::access;
 use crate::heap::address::SymAddr;
-use crate::rma::Completion;
 use crate::runtime::Runtime;
 use crate::team::Team;
 use crate::team::slots::SHOWN;
 
 impl Runtime {
     /// Combines `n` elements of `elem` bytes of all members, element by element. The order is that of
-    /// ranks inside a node and then that of who hears from whom: always the same for a layout.
+    /// ranks inside a node and then that in which leaders hear from each other: always the same for a layout.
     ///
     /// # Safety
     /// `combine` is for elements of `elem` bytes; the arrays hold `n` of them, aligned.

@@ -26,7 +26,7 @@ const ALONE: usize = 64 << 10;
 /// a few who work for all do so.
 const ACQUAINTED: usize = 32;
 
-/// In a crowd: those who work for all, if they have little to do for each.
+/// Workers in a crowd, if they have little to do for each member.
 const WORKERS: usize = 16;
 
 /// Bytes that a worker has to do at least: in less than a page it would touch as many pages for less.
@@ -37,7 +37,7 @@ const SHARE: usize = 4 << 10;
 const MANY_PAIRS: usize = 9;
 const AGGREGATED: usize = 512;
 
-/// Bytes for each pair beside which its page table is little.
+/// From this many bytes for each pair on, the cost of its page table does not matter.
 const WORTH_A_TABLE: usize = 64 << 10;
 
 /// Members from which on one gathers small blocks for all, rather than each writing to all.
@@ -79,9 +79,9 @@ pub(super) enum Here {
     Lines,
     /// They meet; one of them does the work, and the others copy what it shows.
     One,
-    /// Who has the data writes it to all.
+    /// The member that has the data writes it to all.
     Push,
-    /// All read the data from who has it, and it waits for them.
+    /// All read the data from the member that has it, and it waits for them.
     Pull,
     /// Each does a part, and writes it to all; in a team on several nodes to the leader, from whose array
     /// all copy the result.

@@ -106,7 +106,7 @@ impl Team {
     pub fn destroy(self) {
         assert!(!self.is_predefined(), "{self} cannot be destroyed");
         let (rt, guard) = self.enter(Collective::Destroy, |said| said);
-        // Not by lines: who has freed the slot may begin it anew while others still look.
+        // Not by lines: a PE that has freed the slot may begin it anew while others still look.
         rt.team_leave(&self);
         free_slots().release(1 << self.slot_number());
         drop(guard);

@@ -269,7 +269,7 @@ impl Team {
     ///
     /// ```
     /// # let world = shmem::init().unwrap();
-    /// // The largest element, and who has it.
+    /// // The largest element, and the PE that has it.
     /// let mine = [world.my_pe() as f64 % 3.0, world.my_pe() as f64];
     /// let [largest, owner] = world.reduce_value(mine, |a: [f64; 2], b: [f64; 2]| {
     ///     if a[0] < b[0] { b } else { a }

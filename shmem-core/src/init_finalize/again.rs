@@ -25,7 +25,7 @@ pub(super) struct Past {
     /// Handles may outlive the finalize of their runtime, so none is freed. A life that is to be as the
     /// last one takes that one's, so a program that asks for the same each time has one. Kept here, they
     /// are no leaks to those who look for some.
-    pub(super) runtimes: Vec<&'static Runtime>,
+    runtimes: Vec<&'static Runtime>,
     /// What the last one was made with.
     pub(super) settings: Option<Settings>,
 }
@@ -37,6 +37,13 @@ impl Past {
         runtimes: Vec::new(),
         settings: None,
     };
+
+    /// Keeps a runtime for as long as the process lives, and gives it.
+    pub(super) fn keep(&mut self, rt: Runtime) -> &'static Runtime {
+        let rt: &'static Runtime = Box::leak(Box::new(rt));
+        self.runtimes.push(rt);
+        rt
+    }
 
     /// The last life's.
     pub(super) fn last(&self) -> Option<&'static Runtime> {

@@ -6,7 +6,7 @@
 //! `shmrun` to their PMI server.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock};
 
 use shmem_ib::spin::SpinLimit;
@@ -14,6 +14,7 @@ use shmem_mpi::Mpi;
 use shmem_node::cpus;
 use shmem_node::pe_block::PeState;
 use shmem_node::recording::Routine;
+use shmem_node::segment::NodeView;
 use shmem_node::settings::{Connect, Settings};
 use shmem_node::stats::Stat;
 use shmem_node::sys;
@@ -32,7 +33,7 @@ use crate::naps::{LAST_NAP, cores};
 use crate::network::{Adapter, Network};
 use crate::pmi::Book;
 use crate::runtime::{
-    Neighbours, Ranges, Runtime, Segment, ThreadLevel, Threads, install, uninstall,
+    Neighbours, Nodes, Ranges, Runtime, ThreadLevel, Threads, WaitPolicy, install, uninstall,
 };
 use crate::statics::{self, Statics, Why};
 use crate::team;
@@ -71,81 +72,30 @@ fn run_steps(
     let attached = attach::attach(&settings, start)?;
     fault::watch_panics();
     sys::watch_forks();
-    let Attached {
-        me, local, node, ..
-    } = *attached;
+    let Attached { local, node, .. } = *attached;
     steps.detail(node.report());
     node.let_into_cores(settings.core, local);
-    let block = node.pe_block(local);
-    block.set_state(PeState::Starting);
-    if let Some(rank) = node.absence().noted() {
-        return Err(Error::Launch(format!(
-            "PE {me} initialises, but PE {rank} has ended without: all PEs of a job must initialise"
-        )));
-    }
     let mut past = PAST.lock().unwrap_or_else(|e| e.into_inner());
-    // ORDERING(life): what this PE did in its last life comes before.
     let life = past.lives + 1;
-    block.life.store(life, Ordering::Release);
-    let dirty = match past.last() {
-        Some(last) => {
-            attached.pmi.return_again()?;
-            begin_together(attached, life)?;
-            clear(attached, last, &settings)
-        }
-        None => 0,
-    };
-    let statics = match STATICS.get() {
-        Some(statics) => *statics,
-        None if statics => {
+    let dirty = enter_job(attached, &settings, &past, life)?;
+    let statics = match (STATICS.get(), statics) {
+        (Some(statics), _) => *statics,
+        (None, true) => {
             *STATICS.get_or_init(|| statics::share(&node, local, &settings, attached.heap.as_fd()))
         }
-        None => Statics::Private(Why::NotAsked),
+        (None, false) => Statics::Private(Why::NotAsked),
     };
+    let block = node.pe_block(local);
     node.alike().note(block.statics.load(Ordering::Relaxed));
     steps.step(Routine::InitMap, Stat::MapWall, Stat::MapCpu);
 
-    let book = attached.pmi.book(&node, life);
     let again = past.alike(&settings, statics, level);
-    let made = match node.n_nodes() > 1 {
-        true => connect(
-            attached,
-            &settings,
-            &past,
-            again,
-            book.clone(),
-            statics.len(),
-        )?,
-        false => None,
-    };
-    let network = made.as_ref().or(again.and_then(|rt| rt.network.as_ref()));
-    steps.step(Routine::InitEndpoint, Stat::EndpointWall, Stat::EndpointCpu);
-    if let Some(network) = network {
-        let here = (&node, local);
-        let (pmi, checks) = (&attached.pmi, compares(&settings));
-        pmi.publish(here, life, &book, &network.endpoint, checks)?;
-    }
-    steps.step(Routine::InitGather, Stat::GatherWall, Stat::GatherCpu);
-
-    let own = node.segment(local);
-    if let Some(network) = network {
-        let (endpoint, leader) = (&network.endpoint, local == 0);
-        // SAFETY: the segment stays mapped until the process ends.
-        unsafe {
-            network
-                .registrar
-                .register_first(endpoint, own, leader, &block.stats)?;
-        }
-        network.start_progress_thread()?;
-    }
-    steps.step(Routine::InitRegister, Stat::RegisterWall, Stat::RegisterCpu);
-
+    let made = open_network(attached, &settings, &past, again, statics.len(), &mut steps)?;
     // For those who wait: an MPI library that cannot be used does not keep OpenSHMEM from being.
     let mpi = Mpi::in_process().ok().flatten();
     if let Some(mpi) = mpi {
         messages::mpi_is_alone(attached, mpi);
     }
-    let notices_inbound = network.is_none_or(Network::notices_inbound);
     let heap = Allocator::new(node.heap_size(), node.heap_start(), dirty);
     let rt = match again {
         Some(rt) => {
@@ -153,74 +103,148 @@ fn run_steps(
             rt
         }
         None => {
-            let recorder = node.recorder(local);
-            let all_is_plain = made.is_none() && recorder.is_none();
             let rt = Runtime {
-                me,
+                me: attached.me,
                 n_pes: node.n_pes(),
                 local,
                 node,
-                my_node: node.node() as u32,
-                plain_node: AtomicU32::new(match recorder {
-                    None => node.node() as u32,
-                    Some(_) => u32::MAX,
-                }),
-                neighbours: Neighbours::new(&node),
-                node_of: node.node_of(),
-                local_of: node.local_of(),
-                own: Segment(own),
+                nodes: Nodes::new(&node, made.is_some(), node.recorder(local).is_some()),
+                neighbours: Neighbours::new(&node, local),
                 ranges: Ranges {
-                    heap: own as usize + node.heap_start(),
+                    heap: node.segment(local) as usize + node.heap_start(),
                     heap_len: node.heap_size(),
                     heap_at: node.heap_start(),
                     statics,
                 },
                 block,
-                polls: SpinLimit::new(node.spins()),
-                crowd: node.on_machine().div_ceil(cpus::of_machine()),
-                turns: match notices_inbound && mpi.is_none() {
-                    true => node.turns(),
-                    // Looks are all that tells this PE of others' writes, or of what they want of MPI.
-                    false => node.turns().each(LAST_NAP / cores()),
-                },
+                waits: wait_policy(&node, made.as_ref(), mpi),
                 heap: Mutex::new(heap),
-                notices_inbound,
                 network: made,
                 threads: Threads::promised(level),
-                all_is_plain,
-                recorder,
+                recorder: node.recorder(local),
                 checks: compares(&settings),
                 life: life.into(),
             };
-            past.runtimes.push(Box::leak(Box::new(rt)));
-            past.runtimes[past.runtimes.len() - 1]
+            past.keep(rt)
         }
     };
     (past.lives, past.settings) = (life, Some(settings.clone()));
     context::begin();
-    team::begin(&node, me);
+    team::begin(&node, attached.me);
     install(rt);
+    meet_neighbours(rt, &settings, &mut steps).inspect_err(|_| uninstall())?;
+    block.set_state(PeState::Running);
+    steps.finish(rt);
+    messages::started(rt, &settings, life);
+    Ok(rt)
+}
+
+/// Begins the `life`th life of this PE in its job, after the PEs of its node have ended the one before. Gives the bytes of
+/// the heap that may not be zero.
+fn enter_job(
+    attached: &Attached,
+    settings: &Settings,
+    past: &Past,
+    life: u32,
+) -> Result<usize, Error> {
+    let Attached {
+        me, local, node, ..
+    } = *attached;
+    let block = node.pe_block(local);
+    block.set_state(PeState::Starting);
+    if let Some(rank) = node.absence().noted() {
+        return Err(Error::Launch(format!(
+            "PE {me} initialises, but PE {rank} has ended without: all PEs of a job must initialise"
+        )));
+    }
+    // ORDERING(life): what this PE did in its last life comes before.
+    block.life.store(life, Ordering::Release);
+    let Some(last) = past.last() else {
+        return Ok(0);
+    };
+    attached.pmi.return_again()?;
+    begin_together(attached, life)?;
+    Ok(clear(attached, last, settings))
+}
+
+/// Opens the network, if there are other nodes; publishes this PE's address, registers its segment and starts the progress
+/// thread. Gives a network that the runtime to be taken again does not have.
+fn open_network(
+    attached: &Attached,
+    settings: &Settings,
+    past: &Past,
+    again: Option<&Runtime>,
+    statics: usize,
+    steps: &mut Steps,
+) -> Result<Option<Network>, Error> {
+    let Attached { local, node, .. } = *attached;
+    let (block, life) = (node.pe_block(local), past.lives + 1);
+    let book = attached.pmi.book(&node, life);
+    let made = match node.n_nodes() > 1 {
+        true => connect(attached, settings, past, again, book.clone(), statics)?,
+        false => None,
+    };
+    let network = made.as_ref().or(again.and_then(|rt| rt.network.as_ref()));
+    steps.step(Routine::InitEndpoint, Stat::EndpointWall, Stat::EndpointCpu);
+    if let Some(network) = network {
+        let (here, checks) = ((&node, local), compares(settings));
+        let pmi = &attached.pmi;
+        pmi.publish(here, life, &book, &network.endpoint, checks)?;
+    }
+    steps.step(Routine::InitGather, Stat::GatherWall, Stat::GatherCpu);
+    if let Some(network) = network {
+        let (endpoint, leader) = (&network.endpoint, local == 0);
+        // SAFETY: the segment stays mapped until the process ends.
+        unsafe {
+            let own = node.segment(local);
+            network
+                .registrar
+                .register_first(endpoint, own, leader, &block.stats)?;
+        }
+        network.start_progress_thread()?;
+    }
+    steps.step(Routine::InitRegister, Stat::RegisterWall, Stat::RegisterCpu);
+    Ok(made)
+}
+
+/// How a PE of this node waits, which has this network, and MPI in its process.
+fn wait_policy(
+    node: &NodeView,
+    network: Option<&Network>,
+    mpi: Option<&'static Mpi>,
+) -> WaitPolicy {
+    let notices_inbound = network.is_none_or(Network::notices_inbound);
+    WaitPolicy {
+        polls: SpinLimit::new(node.spins()),
+        crowd: node.on_machine().div_ceil(cpus::of_machine()),
+        turns: match notices_inbound && mpi.is_none() {
+            true => node.turns(),
+            // Looks are all that tells this PE of others' writes, or of what they want of MPI.
+            false => node.turns().each(LAST_NAP / cores()),
+        },
+        notices_inbound,
+    }
+}
+
+/// Connects with all other nodes, where that is asked for, and waits for the PEs of this one.
+fn meet_neighbours(rt: &Runtime, settings: &Settings, steps: &mut Steps) -> Result<(), Error> {
     if settings.connect == Connect::Static
         && let Some(network) = &rt.network
     {
         network
             .endpoint
             .connect_all(everybody_elsewhere(rt).into_iter())
-            .inspect_err(|_| uninstall())
             .map_err(|e| Error::Network(e.to_string()))?;
     }
     steps.step(Routine::InitConnect, Stat::ConnectWall, Stat::ConnectCpu);
-    block.checks.store(rt.checks.into(), Ordering::Relaxed);
+    rt.block.checks.store(rt.checks.into(), Ordering::Relaxed);
     rt.node_barrier();
-    if node.alike().differ() {
-        rt.plain_node.store(u32::MAX, Ordering::Relaxed);
+    if rt.node.alike().differ() {
+        rt.nodes.plain.store(u32::MAX, Ordering::Relaxed);
     }
-    same_checks(rt).inspect_err(|_| uninstall())?;
+    same_checks(rt)?;
     steps.step(Routine::InitBarrier, Stat::BarrierWall, Stat::BarrierCpu);
-    block.set_state(PeState::Running);
-    steps.finish(rt);
-    messages::started(rt, &settings, life);
-    Ok(rt)
+    Ok(())
 }
 
 /// Whether this PE compares what it calls as the first PE of its node does. Those of other nodes find out at first
@@ -275,13 +299,13 @@ fn connect(
 /// all others.
 fn everybody_elsewhere(rt: &Runtime) -> Vec<u32> {
     let mut pes: Vec<u32> = (0u32..)
-        .zip(rt.node_of)
-        .filter(|&(_, &node)| node != rt.my_node)
+        .zip(rt.nodes.node_of)
+        .filter(|&(_, &node)| node != rt.nodes.mine)
         .map(|(pe, _)| pe)
         .collect();
     let mine = rt.local as u32;
     // A node without that position begins with its first PE.
-    pes.sort_by_key(|&pe| rt.local_of[pe as usize].wrapping_sub(mine));
+    pes.sort_by_key(|&pe| rt.nodes.local_of[pe as usize].wrapping_sub(mine));
     pes
 }
 

@@ -40,7 +40,7 @@ pub(super) fn started(rt: &Runtime, settings: &Settings, life: u32) {
             "PE {} of {} on node {} of {} (pid {}): initialised, heap of {} at {:#x}, {statics}",
             rt.me,
             rt.n_pes,
-            rt.my_node,
+            rt.nodes.mine,
             rt.node.n_nodes(),
             std::process::id(),
             Size(rt.ranges.heap_len as u64),

@@ -38,7 +38,7 @@ use crate::unique_id::UniqueId;
 /// Status of a process that panics in its exit handler: that of a panic in `main`.
 const FAILED: i32 = 101;
 
-/// Inits that have no finalize yet, by who is to finalize.
+/// Inits that have no finalize yet, by what is to end them.
 #[derive(Debug)]
 struct Inits {
     /// Addresses and byte counts, as C has them: a call, or else the exit.

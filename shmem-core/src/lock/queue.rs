@@ -9,9 +9,9 @@
 //!  `---- node: of the PE whose copy ---´ `- tail: on the lock's home -´
 //! ```
 //!
-//! Who wants the lock marks its node as queued, and exchanges the *tail* on the lock's *home*, a PE
+//! A PE that wants the lock marks its node as queued, and exchanges the *tail* on the lock's *home*, a PE
 //! that follows from the address. If there was somebody before, it adds its number to the *node* of
-//! that PE and waits until its own node is granted. Who lets go either finds a next PE in its node,
+//! that PE and waits until its own node is granted. A PE that lets go either finds a next PE in its node,
 //! and grants; or takes itself from the tail; or, if that fails since somebody has come meanwhile,
 //! waits for it to say who it is.
 //!

@@ -30,7 +30,7 @@ pub(super) struct AddressTable {
 }
 
 impl AddressTable {
-    /// Whether this PE can talk to who has published that.
+    /// Whether this PE can talk to the peer that has published that.
     fn check(&self, peer: Published) -> Result<Published, String> {
         if peer.fabric != self.fabric {
             return Err(format!(
@@ -129,7 +129,7 @@ impl Directory for AddressTable {
     }
 
     fn wait(&self, _pe: u32, max: Duration) {
-        // Who has published nothing yet may wait in MPI for this process.
+        // A PE that has published nothing yet may wait in MPI for this process.
         match driven_mpi() {
             Some(mpi) => {
                 mpi.progress();

@@ -3,7 +3,7 @@
 //!
 //! * [`settings`]: what users ask of devices and endpoints; [`wanted`]: of which device; [`adapter`]: that device, open.
 //! * [`stream`]: by which endpoint a context's operations go; [`branches`]: more endpoints, for contexts that share no
-//!   connections; [`progress`]: who serves an endpoint.
+//!   connections; [`progress`]: the thread that serves an endpoint.
 //! * [`directory`]: where the others are; [`layouts`]: which of them have this PE's static data.
 //! * [`register`]: what peers can access, and [`limits`]: whether there is memory for it.
 
@@ -44,7 +44,7 @@ use crate::pmi::{Book, Identity, short_layout};
 use crate::recording::watch_connections;
 use crate::wait_report::EndpointWaits;
 
-/// Who may sleep until memory changes that this PE's HCA writes for other nodes: this PE, and with
+/// The PEs that may sleep until memory changes that this PE's HCA writes for other nodes: this PE, and with
 /// XRC, where requests for all PEs of the node come in through any of them, the whole node.
 #[derive(Clone, Copy)]
 struct Bells {
@@ -157,7 +157,7 @@ impl Network {
         Ok(())
     }
 
-    /// Tells the endpoint where the others are, and whom to tell of what they write.
+    /// Gives the endpoint the addresses of the others, and what to call when they have written.
     fn begin_life(&self, settings: &Settings, adapter: &Adapter, book: Book) {
         let directory = Arc::new(AddressTable {
             view: adapter.view,

@@ -162,7 +162,7 @@ pub(super) fn endpoint(
     }
 }
 
-/// Who may have how many queue pairs.
+/// How many queue pairs contexts may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shares {
     /// Contexts at a time that have connections of their own.
@@ -175,7 +175,7 @@ pub(super) struct Shares {
 }
 
 /// What contexts get of the queue pairs of a PE. Those with connections of their own have equal shares of a
-/// limit, as all others together have, who get what is left over as well.
+/// limit, as all others together have, which get what is left over as well.
 pub(super) fn shares(settings: &Settings) -> Shares {
     let all = settings.max_qps;
     let xrc = settings.transport == settings::Transport::Xrc;

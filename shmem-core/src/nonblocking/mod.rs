@@ -19,7 +19,7 @@ pub use self::request::{Buffer, Old, Request, Start, start};
 /// after all of them (and everything else this PE has outstanding) are complete. Buffers are
 /// borrowed until then, which makes this the safe form of `shmem_put_nbi` and `shmem_get_nbi`.
 ///
-/// That wait is a round trip to every PE that was used. Who only puts, and learns of others' puts by
+/// That wait is a round trip to every PE that was used. A PE that only puts, and learns of others' puts by
 /// signals, as in a halo exchange, does not need it: [`nbi_local`] waits for no more than its sources, which
 /// for what is short (16 KiB, for instance) is nothing.
 ///
@@ -94,7 +94,7 @@ pub fn nbi<'env, R>(f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env>) -> R) 
 ///   not arrived, for instance; the next one waits); long ones are sent from where they are, all together, and waited
 ///   for once, where blocking puts wait for each.
 /// * Nothing is said of delivery, as after a blocking put: that takes [`quiet`](crate::quiet), a barrier,
-///   or a signal. Who sees the signal of a [`put_signal`](Nbi::put_signal) of the scope sees its data.
+///   or a signal. A PE that sees the signal of a [`put_signal`](Nbi::put_signal) of the scope sees its data.
 /// * Nothing is ordered that would not be outside. A [`fence`](crate::fence), within the scope or after it, orders its puts
 ///   as it orders blocking ones, and a put and the signal behind it stay together.
 /// * What brings something back (gets, atomics that fetch) is not there: it would have to be waited for.
@@ -180,8 +180,7 @@ impl sealed::End for Released {
 }
 
 impl<M: Mode> Context<M> {
-    /// Non-blocking operations on this context, complete when the function returns: [`nbi`], which
-    /// see, of this context.
+    /// Non-blocking operations on this context, complete when the function returns: see [`nbi`].
     ///
     /// ```
     /// # fn main() -> Result<(), shmem::Error> {
@@ -225,8 +224,8 @@ impl<M: Mode> Context<M> {
         within(&self.ctx, f)
     }
 
-    /// Puts on this context, whose sources may be used again when the function returns: [`nbi_local`],
-    /// which see, of this context.
+    /// Puts on this context, whose sources may be used again when the function returns: see
+    /// [`nbi_local`].
     pub fn nbi_local<'env, R>(
         &self,
         f: impl for<'scope> FnOnce(&'scope Nbi<'scope, 'env, M, Released>) -> R,

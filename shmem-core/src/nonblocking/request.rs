@@ -41,8 +41,7 @@ pub fn start() -> Start<'static> {
 }
 
 impl<M: Mode> Context<M> {
-    /// Begins non-blocking operations on this context that own their buffers: [`start`], which see, of this
-    /// context.
+    /// Begins non-blocking operations on this context that own their buffers: see [`start`].
     #[inline]
     pub fn start(&self) -> Start<'_, M> {
         Start(&self.ctx, PhantomData)
@@ -190,7 +189,9 @@ impl<B: Buffer, M: Mode> Future for Request<'_, B, M> {
     fn poll(self: Pin<&mut Self>, wakers: &mut Wakers<'_>) -> Poll<B::Result> {
         let request = self.get_mut();
         if let (Some(point), Some(rt)) = (&request.until, request.rt()) {
-            let left = request.polls_left.get_or_insert_with(|| rt.polls.most());
+            let left = request
+                .polls_left
+                .get_or_insert_with(|| rt.waits.polls.most());
             let spins = *left > 0;
             *left = left.saturating_sub(1);
             let (stream, waker) = (request.ctx.stream(), wakers.waker());

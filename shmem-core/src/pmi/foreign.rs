@@ -6,7 +6,7 @@
 //! a peer's address is one request to the server of this node, made when the first operation needs the
 //! peer: a PE asks for as many addresses as it has peers ("Non-blocking PMI Extensions", 2014).
 //!
-//! Who is asked to connect before it has the key keeps the request meanwhile
+//! A PE that is asked to connect before it has the key keeps the request meanwhile
 //! ([`Endpoint::set_identity`]): the fence has ended, since the peer is through it, so the key is
 //! on its way.
 //!

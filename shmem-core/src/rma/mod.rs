@@ -212,7 +212,7 @@ impl Runtime {
         completion: Completion,
     ) {
         if self.is_near(pe) {
-            let local = self.local_of[pe] as usize;
+            let local = self.nodes.local_of[pe] as usize;
             // SAFETY: by the caller; the range is mapped.
             unsafe { access::copy(from, self.neighbour(local, offset), len) };
             return self.ring(local);
@@ -238,7 +238,7 @@ impl Runtime {
         completion: Completion,
     ) {
         if self.is_near(pe) {
-            let from = self.neighbour(self.local_of[pe] as usize, offset);
+            let from = self.neighbour(self.nodes.local_of[pe] as usize, offset);
             // SAFETY: by the caller; the range is mapped.
             return unsafe { access::copy(from, to, len) };
         }
@@ -256,7 +256,7 @@ impl Runtime {
 
     /// The pieces in which a copy to or from `offset` of a segment elsewhere goes over the network.
     fn copies(&self, offset: usize, local: *const u8, len: usize) -> impl Iterator<Item = Piece> {
-        let inside = (local as usize).wrapping_sub(self.own.0 as usize);
+        let inside = (local as usize).wrapping_sub(self.neighbours.own.0 as usize);
         let local = Some(inside).filter(|at| *at < self.node.segment_len());
         self.network().registrar.parts().copies(offset, local, len)
     }

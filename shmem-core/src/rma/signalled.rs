@@ -53,7 +53,7 @@ impl Ctx {
                 // The signal follows the data at once, and the source, if it was not copied, is waited for
                 // behind it.
                 let until = completion.behind_others();
-                // SAFETY: by the caller; the source is waited for below, or by who asks for it.
+                // SAFETY: by the caller; the source is waited for below, or by the caller that asks for it.
                 let kept = unsafe { rt.put_far(self.stream(), dest, source, bytes, far, until) };
                 self.signal(signal, pe);
                 if kept && until != completion {
@@ -64,7 +64,7 @@ impl Ctx {
     }
 }
 
-/// Writes `bytes` bytes to `dest` of PE `pe` of the context, then updates a signal there: who sees
+/// Writes `bytes` bytes to `dest` of PE `pe` of the context, then updates a signal there: a PE that sees
 /// the signal sees the data. `source` may be reused at `completion`. Without bytes only the signal is
 /// updated.
 ///
@@ -95,7 +95,7 @@ pub unsafe fn put_signal_mem(
 
 routines! {
     /// Copies `source` into the first elements of `dest` on `pe`, then updates the first element of
-    /// `signal` there. Who sees the signal sees this data; other operations are not ordered. With an
+    /// `signal` there. A PE that sees the signal sees this data; other operations are not ordered. With an
     /// empty `source` only the signal is updated. `signal` is no part of `dest`.
     ///
     /// ```

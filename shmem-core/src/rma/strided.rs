@@ -228,7 +228,7 @@ pub unsafe fn put_blocks(
     });
 }
 
-/// [`put_blocks`], then updates a signal there, which no block overlaps: who sees the signal sees the blocks.
+/// [`put_blocks`], then updates a signal there, which no block overlaps: a PE that sees the signal sees the blocks.
 ///
 /// # Safety
 /// As for [`put_blocks`].

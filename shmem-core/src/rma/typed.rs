@@ -136,7 +136,7 @@ routines! {
         unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe, OnReturn) };
     }
 
-    /// [`iput`], then an update of the first element of `signal` on `pe`: who sees the signal sees the
+    /// [`iput`], then an update of the first element of `signal` on `pe`: a PE that sees the signal sees the
     /// elements, as with [`put_signal`](crate::put_signal). `signal` is no part of `dest`.
     ///
     /// # Completion

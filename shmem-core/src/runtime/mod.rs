@@ -42,32 +42,16 @@ pub(crate) struct Runtime {
     /// Position of this PE among its node's.
     pub(crate) local: usize,
     pub(crate) node: NodeView,
-    pub(crate) my_node: u32,
-    /// The node whose memory the program's operations access directly: this one; none where calls are recorded or where
-    /// PEs of the node have different static data. So the fast path needs no test for either. Changes in init alone.
-    pub(crate) plain_node: AtomicU32,
-    pub(crate) node_of: &'static [u32],
-    pub(crate) local_of: &'static [u32],
+    pub(crate) nodes: Nodes,
     pub(crate) neighbours: Neighbours,
-    /// This PE's segment.
-    pub(crate) own: Segment,
     /// Where symmetric memory lies in this process.
     pub(crate) ranges: Ranges,
     pub(crate) block: &'static PeBlock,
-    /// How often a wait of this PE polls before it sleeps.
-    pub(crate) polls: SpinLimit,
-    /// PEs of this machine for each of its cores.
-    pub(crate) crowd: usize,
-    /// When this PE looks while it sleeps.
-    pub(crate) turns: Turns<'static>,
+    pub(crate) waits: WaitPolicy,
     pub(crate) heap: Mutex<Allocator>,
     /// The way to other nodes, if there are any.
     pub(crate) network: Option<Network>,
-    /// Whether somebody rings when other nodes have written this PE's memory.
-    pub(crate) notices_inbound: bool,
     pub(crate) threads: Threads,
-    /// Whether all memory is that of this node, and no calls are recorded.
-    pub(crate) all_is_plain: bool,
     /// Where this PE records what it calls, if it is to.
     pub(crate) recorder: Option<Recorder>,
     /// Whether PEs compare what they call before each collective (`SHMEM_CHECK`).
@@ -75,6 +59,47 @@ pub(crate) struct Runtime {
     /// Which init this is, as [`Runtime::life`] tells. Changes in init alone, which publishes the
     /// runtime after that.
     pub(crate) life: AtomicU32,
+}
+
+/// Where PEs are.
+pub(crate) struct Nodes {
+    /// The node of this PE.
+    pub(crate) mine: u32,
+    /// The node whose memory the program's operations access directly: this one; none where calls are recorded or where
+    /// PEs of the node have different static data. So the fast path needs no test for either. Changes in init alone.
+    pub(crate) plain: AtomicU32,
+    /// Whether all memory is that of this node, and no calls are recorded.
+    pub(crate) all_is_plain: bool,
+    /// The node of each PE.
+    pub(crate) node_of: &'static [u32],
+    /// The position of each PE among its node's.
+    pub(crate) local_of: &'static [u32],
+}
+
+impl Nodes {
+    /// Those of a job, in which this PE has a network if there are other nodes.
+    pub(crate) fn new(node: &NodeView, has_network: bool, is_recorded: bool) -> Self {
+        let mine = node.node() as u32;
+        Self {
+            mine,
+            plain: AtomicU32::new(if is_recorded { u32::MAX } else { mine }),
+            all_is_plain: !has_network && !is_recorded,
+            node_of: node.node_of(),
+            local_of: node.local_of(),
+        }
+    }
+}
+
+/// How this PE waits.
+pub(crate) struct WaitPolicy {
+    /// How often it polls before it sleeps.
+    pub(crate) polls: SpinLimit,
+    /// PEs of this machine for each of its cores.
+    pub(crate) crowd: usize,
+    /// When it looks while it sleeps.
+    pub(crate) turns: Turns<'static>,
+    /// Whether somebody rings when other nodes have written its memory.
+    pub(crate) notices_inbound: bool,
 }
 
 /// First byte of a segment.
@@ -90,6 +115,8 @@ unsafe impl Sync for Segment {}
 /// Where the PEs of this node have their memory: what every operation on them asks for.
 #[derive(Clone, Copy)]
 pub(crate) struct Neighbours {
+    /// This PE's segment.
+    pub(crate) own: Segment,
     /// Segment of the first.
     segments: Segment,
     /// Bytes from one segment to the next.
@@ -99,13 +126,15 @@ pub(crate) struct Neighbours {
 }
 
 impl Neighbours {
-    pub(crate) fn new(node: &NodeView) -> Self {
+    /// Those of the PE at a position of this node.
+    pub(crate) fn new(node: &NodeView, local: usize) -> Self {
         let first = node.segment(0);
         let stride = match node.n_local() {
             1 => 0,
             _ => node.segment(1) as usize - first as usize,
         };
         Self {
+            own: Segment(node.segment(local)),
             segments: Segment(first),
             stride,
             blocks: node.pe_block(0),
@@ -179,7 +208,7 @@ impl Runtime {
     pub(crate) fn own(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset <= self.node.segment_len());
         // SAFETY: offsets come from handles, which stay inside the segment.
-        unsafe { self.own.0.add(offset) }
+        unsafe { self.neighbours.own.0.add(offset) }
     }
 
     /// Address of the byte at `offset` in the segment of a PE of this node.
@@ -265,7 +294,7 @@ impl Runtime {
             let done = unsafe {
                 network
                     .registrar
-                    .register(endpoint, self.own.0, range, figures)
+                    .register(endpoint, self.neighbours.own.0, range, figures)
             };
             self.or_die(done.map_err(Error::from));
         }

@@ -44,7 +44,7 @@ pub fn near(at: *const u8, len: usize, world_pe: usize) -> Option<Near> {
     #[cfg(debug_assertions)]
     super::rt();
     let sym = rt.ranges.find(at as usize, len)?;
-    if world_pe >= rt.node_of.len() {
+    if world_pe >= rt.nodes.node_of.len() {
         return None;
     }
     match rt.place(world_pe, sym.offset()) {
@@ -61,7 +61,7 @@ impl Runtime {
     #[inline]
     #[track_caller]
     pub(crate) fn place(&'static self, pe: usize, offset: usize) -> Place {
-        match self.node(pe) == self.plain_node.load(Ordering::Relaxed) {
+        match self.node(pe) == self.nodes.plain.load(Ordering::Relaxed) {
             true => Place::Near(self.near(pe, offset)),
             false => Place::Far(pe),
         }
@@ -100,7 +100,7 @@ impl Runtime {
         let layout = |local| self.node.pe_block(local).statics.load(Ordering::Relaxed);
         let own = layout(self.local);
         match self.is_near(pe) {
-            true => layout(self.local_of[pe] as usize) == own,
+            true => layout(self.nodes.local_of[pe] as usize) == own,
             false => self.network().shares_statics(pe, own),
         }
     }
@@ -134,13 +134,13 @@ impl Runtime {
         format!(
             "static data is symmetric among PEs of one program only, and PE {pe} (node {}) runs another program or \
              another build of it, or keeps its static data private; use the symmetric heap between them",
-            self.node_of[pe]
+            self.nodes.node_of[pe]
         )
     }
 
     #[inline(always)]
     fn near(&'static self, pe: usize, offset: usize) -> Near {
-        let local = self.local_of[pe] as usize;
+        let local = self.nodes.local_of[pe] as usize;
         Near {
             rt: self,
             at: self.neighbour(local, offset),
@@ -155,13 +155,13 @@ impl Runtime {
     #[inline]
     #[track_caller]
     pub(crate) fn is_near(&self, pe: usize) -> bool {
-        self.node(pe) == self.my_node
+        self.node(pe) == self.nodes.mine
     }
 
     #[inline(always)]
     #[track_caller]
     fn node(&self, pe: usize) -> u32 {
-        match self.node_of.get(pe) {
+        match self.nodes.node_of.get(pe) {
             Some(&node) => node,
             None => self.no_such_pe(pe),
         }

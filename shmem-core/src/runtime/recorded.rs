@@ -2,7 +2,7 @@
 //!
 //! A routine asks at its beginning ([`Runtime::call_begins`]) and says at its end what it was. Operations on memory
 //! of the own node take a few nanoseconds, and do not ask: where calls are recorded, no PE is near
-//! ([`Runtime::plain_node`]), and they take the same way as operations on other nodes.
+//! ([`Nodes::plain`](super::Nodes::plain)), and they take the same way as operations on other nodes.
 
 use super::place::Place;
 use super::{Runtime, try_rt};

@@ -129,12 +129,12 @@ impl Runtime {
             return Some(self.address(sym));
         }
         let len = self.node.segment_len();
-        if self.node_of.get(pe) != Some(&self.my_node) || sym.offset() > len {
+        if self.nodes.node_of.get(pe) != Some(&self.nodes.mine) || sym.offset() > len {
             return None;
         }
         if self.has_other_statics(pe, sym.offset()) {
             return None;
         }
-        Some(self.neighbour(self.local_of[pe] as usize, sym.offset()))
+        Some(self.neighbour(self.nodes.local_of[pe] as usize, sym.offset()))
     }
 }

@@ -13,7 +13,7 @@ use crate::runtime::Runtime;
 /// The thread that is in a collective of a team.
 pub(crate) struct Guard<'a> {
     team: &'a Team,
-    /// Set by who enters.
+    /// What is recorded of the collective, set when the thread enters.
     pub(crate) recorded: Option<Scope>,
 }
 

@@ -158,8 +158,8 @@ impl Team {
         let my_pe = members.rank_of(rt.me)?;
         let tables = mapping::Tables {
             n_nodes: rt.node.n_nodes(),
-            node_of: rt.node_of,
-            local_of: rt.local_of,
+            node_of: rt.nodes.node_of,
+            local_of: rt.nodes.local_of,
             ranks: rt.node.ranks(),
         };
         let mapping = Mapping::of(&members, rt.me, tables);

@@ -31,7 +31,7 @@ pub(crate) const BARRIER: usize = 0;
 pub(crate) const DOWN_FLAG: usize = 512;
 /// Flags of messages from children, a line each.
 pub(crate) const UP_FLAGS: usize = DOWN_FLAG + LINE;
-/// In the same lines, for operations in rounds with who is 1, 2, 4 ... nodes away: how many messages the one to the left has sent,
+/// In the same lines, for operations in rounds with leaders 1, 2, 4 ... nodes away: how many messages the one to the left has sent,
 /// and how many the one to the right allows.
 pub(crate) const ARRIVED: usize = UP_FLAGS + 8;
 pub(crate) const ALLOWED: usize = UP_FLAGS + 16;
@@ -41,7 +41,7 @@ pub(crate) const DOUBLED: usize = UP_FLAGS + 24;
 /// reductions by doubling.
 pub(crate) const COUNTERS: usize = UP_FLAGS + MAX_CHILDREN * LINE;
 /// A word of this member for the others of its node: its part in a collective. Two more for this member: what
-/// who acts for all tells it.
+/// the PE that acts for all gives it.
 pub(crate) const ARGUMENT: usize = COUNTERS + LINE;
 /// Two words, what a member proposes and what all agree on.
 pub(crate) const PROPOSAL: usize = ARGUMENT + LINE;
@@ -58,7 +58,7 @@ pub(crate) const VALUE: usize = LINES + 2 * LINES_APART;
 /// Bytes of the place for it.
 pub(crate) const VALUE_SIZE: usize = 512;
 
-// The boxes. See `collectives::links` for who writes them when.
+// The boxes. `collectives::links` says which PE writes them when.
 /// Where messages of other leaders land.
 pub(crate) const LANDING: usize = 4 << 10;
 /// What the leader shows to its node and sends to its children.
@@ -67,7 +67,7 @@ pub(crate) const SHOWN: usize = LANDING + BOX;
 pub(crate) const BOX: usize = 18 << 10;
 /// Bytes of a landing box that belong to one child where partial results come up.
 pub(crate) const MAILBOX: usize = 1 << 10;
-/// Staging room, for what is added to something or passed on: two pieces. Who writes there has been allowed to by the
+/// Staging room, for what is added to something or passed on: two pieces. A PE that writes there has been allowed to by the
 /// receiver, but for reductions by doubling.
 pub(crate) const STAGING: usize = SHOWN + BOX;
 pub(crate) const STAGED: usize = 2 * PIECE;

@@ -81,8 +81,11 @@ impl Runtime {
         let _report = self.report_wait(what());
         let mpi = driven_mpi();
         loop {
-            if self.notices_inbound && mpi.is_none() {
-                let looks = self.block.doorbell.sleep(self.turns, pace, &mut ready);
+            if self.waits.notices_inbound && mpi.is_none() {
+                let looks = self
+                    .block
+                    .doorbell
+                    .sleep(self.waits.turns, pace, &mut ready);
                 if looks > 0 {
                     self.block.stats.add(Stat::Looks, looks);
                 }
@@ -97,7 +100,7 @@ impl Runtime {
 
     /// Returns when `ready()` holds or something has happened that may be the beginning of it. Other
     /// nodes may write this PE's memory without anybody noticing, so it looks now and then, the less
-    /// often the longer it waits; and who is to write it may wait in MPI for this process. What happens on this
+    /// often the longer it waits; and the PE that is to write it may wait in MPI for this process. What happens on this
     /// node still wakes it.
     #[cold]
     fn look_again(&self, mpi: Option<&Mpi>, mut ready: impl FnMut() -> bool) {
@@ -111,7 +114,7 @@ impl Runtime {
                 return;
             }
         }
-        let turn = self.turns.take();
+        let turn = self.waits.turns.take();
         let mut nap = FIRST_NAP;
         while self.block.doorbell.nap(nap, &mut ready) && !ready() && !self.progress() {
             if let Some(mpi) = mpi {
@@ -131,9 +134,9 @@ impl Runtime {
         if ready() {
             return true;
         }
-        let (mut spin, mut events) = (self.polls.spin(), 0u32);
+        let (mut spin, mut events) = (self.waits.polls.spin(), 0u32);
         loop {
-            if !self.polls.again(&mut spin) {
+            if !self.waits.polls.again(&mut spin) {
                 if spin.is_exhausted() {
                     spin::offer_core();
                 }

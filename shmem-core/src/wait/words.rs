@@ -409,7 +409,7 @@ pub unsafe fn wait_until_any<T: Waitable>(words: Words<T>) -> Option<usize> {
         return None;
     }
     let found = Cell::new(None);
-    // The first word while there is none that compares as asked, and then this one: who wrote it has ended the wait.
+    // The first word while there is none that compares as asked, and then this one: the PE that wrote it has ended the wait.
     // SAFETY: by the caller; there is a word that takes part.
     let what = || unsafe { words.told(rt, Form::Any, found.get().unwrap_or(0), called) };
     rt.wait_for_memory(what, || {

@@ -99,7 +99,7 @@ fn row(facts: &Facts, device: &RdmaDevice, port: Option<&RdmaPort>) -> [String; 
     ]
 }
 
-/// Who takes a port that could be used, and why; else why nobody does.
+/// Which PEs take a port that could be used, and why; else why nobody does.
 fn used(facts: &Facts, port: &Usable) -> String {
     let users = facts.users(&port.device, port.port);
     let seen_by = users.first().copied().unwrap_or(0);
