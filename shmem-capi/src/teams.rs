@@ -2,7 +2,6 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
-
 use crate::check;
 use crate::constants::SHMEM_TEAM_NUM_CONTEXTS;
 use crate::handles::Team;

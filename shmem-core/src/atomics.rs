@@ -9,11 +9,11 @@
 pub use shmem_ib::atomic::{AtomicOp, Width};
 use shmem_node::recording::Routine;
 
-use crate::context::{Ctx, routines};
+use crate::context::{Ctx, operate, routines};
 use crate::datum::{Atomic, AtomicInt};
 use crate::heap::address::SymAddr;
 use crate::recording::RecordedCall;
-use crate::runtime::{Place, Runtime};
+use crate::runtime::Runtime;
 use crate::symmetric::array::SymSlice;
 
 impl Ctx {
@@ -21,11 +21,11 @@ impl Ctx {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn atomic(&self, at: SymAddr, width: Width, op: AtomicOp, pe: usize) -> u64 {
-        let call = |pe| RecordedCall::on(Routine::AtomicFetching, pe, width.bytes(), at);
-        self.operate(pe, [at], call, |rt, place| match place {
+        let call = move |pe| RecordedCall::on(Routine::AtomicFetching, pe, width.bytes(), at);
+        operate!(self, pe, [at], call, {
             // SAFETY: the word lies aligned inside the segment.
-            Place::Near(word) => unsafe { word.atomic(width, op) },
-            Place::Far(pe) => {
+            Near(word) => unsafe { word.atomic(width, op) },
+            Far(rt, pe) => {
                 let (part, offset) = rt.remote_word(at);
                 rt.far(self.stream(), |net| {
                     net.atomic(pe as u32, part, offset, width, op)
@@ -38,11 +38,11 @@ impl Ctx {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn atomic_plain(&self, at: SymAddr, width: Width, op: AtomicOp, pe: usize) {
-        let call = |pe| RecordedCall::on(Routine::AtomicPlain, pe, width.bytes(), at);
-        self.operate(pe, [at], call, |rt, place| match place {
+        let call = move |pe| RecordedCall::on(Routine::AtomicPlain, pe, width.bytes(), at);
+        operate!(self, pe, [at], call, {
             // SAFETY: the word lies aligned inside the segment.
-            Place::Near(word) => unsafe { word.post(width, op) },
-            Place::Far(pe) => {
+            Near(word) => unsafe { word.post(width, op) },
+            Far(rt, pe) => {
                 let (part, offset) = rt.remote_word(at);
                 rt.far(self.stream(), |net| {
                     net.atomic_plain(pe as u32, part, offset, width, op)
@@ -65,17 +65,17 @@ impl Ctx {
         op: AtomicOp,
         pe: usize,
     ) {
-        let call = |pe| RecordedCall::on(Routine::AtomicNbi, pe, width.bytes(), at);
-        self.operate(pe, [at], call, |rt, place| match place {
+        let call = move |pe| RecordedCall::on(Routine::AtomicNbi, pe, width.bytes(), at);
+        operate!(self, pe, [at], call, {
             // SAFETY: the word lies aligned inside the segment; `fetch` by the caller; the value is in the low bytes.
-            Place::Near(word) => unsafe {
+            Near(word) => unsafe {
                 let old = word.atomic(width, op);
                 match width {
                     Width::W4 => fetch.cast::<u32>().write_unaligned(old as u32),
                     Width::W8 => fetch.cast::<u64>().write_unaligned(old),
                 }
             },
-            Place::Far(pe) => {
+            Far(rt, pe) => {
                 let (part, offset) = rt.remote_word(at);
                 // SAFETY: by the caller.
                 rt.far(self.stream(), |net| unsafe {

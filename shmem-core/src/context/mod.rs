@@ -13,10 +13,8 @@ use shmem_ib::connect::endpoint::ContextId;
 use self::numbers::NUMBERS;
 
 use crate::error::Error;
-use crate::heap::address::SymAddr;
 use crate::network::Stream;
-use crate::recording::RecordedCall;
-use crate::runtime::{Place, Runtime, rt, try_rt};
+use crate::runtime::{Runtime, rt, try_rt};
 use crate::team::Members;
 
 pub use self::numbers::MAX_CONTEXTS;
@@ -215,31 +213,6 @@ impl Ctx {
         }
     }
 
-    /// Does a one-sided operation of the program on PE `pe` of this context. `act` gets where the first of the
-    /// addresses `at` is; `call` gets the PE's number in the job, and says what is recorded, if anything is.
-    ///
-    /// This is the only way of operations to memory. Inlined is the case that the memory is plainly that of a PE of
-    /// this node; all others, in which more has to be asked, are out of line.
-    ///
-    /// # Panics
-    /// If there is no such PE.
-    #[inline(always)]
-    #[track_caller]
-    pub(crate) fn operate<R, const N: usize>(
-        &self,
-        pe: usize,
-        at: [SymAddr; N],
-        call: impl FnOnce(usize) -> RecordedCall,
-        act: impl FnOnce(&'static Runtime, Place) -> R,
-    ) -> R {
-        const { assert!(N > 0) };
-        let rt = self.rt();
-        match rt.place(self.in_job(pe), at[0].offset()) {
-            near @ Place::Near(_) => act(rt, near),
-            Place::Far(pe) => rt.watched(pe, at, || call(pe), |place| act(rt, place)),
-        }
-    }
-
     /// Gives back what the context has, when its operations are complete.
     pub(crate) fn give_back(&self, rt: &Runtime) {
         if let (Some(branch), Some(network)) = (self.stream.branch(), &rt.network) {
@@ -264,6 +237,39 @@ impl Ctx {
     #[inline]
     pub fn session_stop(&self) {}
 }
+
+/// Does a one-sided operation of the program on a PE of a context, at symmetric addresses of which the first is where
+/// most happens: `Near` says what is done if that is memory of this node, `Far` what on another, with the runtime and the
+/// PE's number in the job. `call` gets that number and says what is recorded, if anything is.
+///
+/// This is the only way of operations to memory. Inlined is the case that the memory is plainly that of a PE of this
+/// node; all others, in which more has to be asked, are out of line. Therefore a macro: a closure for `Near` would have
+/// two callers, and the compiler would inline it in none.
+///
+/// # Panics
+/// If there is no such PE.
+macro_rules! operate {
+    ($ctx:expr, $pe:expr, [$at:expr $(, $more:expr)*], $call:expr, {
+        Near($near:ident) => $here:expr,
+        Far($rt:ident, $far:ident) => $there:expr $(,)?
+    }) => {{
+        let rt = $ctx.rt();
+        match rt.place($ctx.in_job($pe), $at.offset()) {
+            $crate::runtime::Place::Near($near) => $here,
+            $crate::runtime::Place::Far(pe) => {
+                let call = $call;
+                rt.watched(pe, [$at $(, $more)*], move || call(pe), move |place| match place {
+                    $crate::runtime::Place::Near($near) => $here,
+                    $crate::runtime::Place::Far($far) => {
+                        let $rt = rt;
+                        $there
+                    }
+                })
+            }
+        }
+    }};
+}
+pub(crate) use operate;
 
 #[cold]
 #[track_caller]

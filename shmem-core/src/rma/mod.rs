@@ -17,13 +17,13 @@ pub use self::strided::{Blocks, get_blocks, put_blocks};
 use shmem_ib::connect::endpoint::Source;
 use shmem_node::recording::Routine;
 
-use crate::context::Ctx;
+use crate::context::{Ctx, operate};
 use crate::heap::access;
 use crate::heap::address::SymAddr;
 use crate::heap::parts::Piece;
 use crate::network::Stream;
 use crate::recording::RecordedCall;
-use crate::runtime::{Place, Runtime};
+use crate::runtime::Runtime;
 
 /// What an array is too short for, in messages.
 pub(crate) const PUT: [&str; 2] = ["put of", "into"];
@@ -88,15 +88,15 @@ impl Ctx {
         pe: usize,
         completion: Completion,
     ) {
-        let call = |pe| {
+        let call = move |pe| {
             let routine = completion.form(Routine::Put, Routine::PutNbi);
             RecordedCall::on(routine, pe, bytes, dest)
         };
-        self.operate(pe, [dest], call, |rt, place| match place {
+        operate!(self, pe, [dest], call, {
             // SAFETY: by the caller.
-            Place::Near(to) => unsafe { to.put(source, bytes) },
+            Near(to) => unsafe { to.put(source, bytes) },
             // SAFETY: by the caller.
-            Place::Far(pe) => unsafe {
+            Far(rt, pe) => unsafe {
                 rt.put_far(self.stream(), dest, source, bytes, pe, completion);
             },
         });
@@ -123,15 +123,15 @@ impl Ctx {
         pe: usize,
         completion: Completion,
     ) {
-        let call = |pe| {
+        let call = move |pe| {
             let routine = completion.form(Routine::Get, Routine::GetNbi);
             RecordedCall::on(routine, pe, bytes, source)
         };
-        self.operate(pe, [source], call, |rt, place| match place {
+        operate!(self, pe, [source], call, {
             // SAFETY: by the caller.
-            Place::Near(from) => unsafe { from.get(dest, bytes) },
+            Near(from) => unsafe { from.get(dest, bytes) },
             // SAFETY: by the caller.
-            Place::Far(pe) => unsafe {
+            Far(rt, pe) => unsafe {
                 rt.get_far(self.stream(), dest, source, bytes, pe, completion);
             },
         });

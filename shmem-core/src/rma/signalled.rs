@@ -8,12 +8,11 @@ use shmem_node::recording::Routine;
 
 use super::{Completion, PUT};
 use crate::atomics::Width;
-use crate::context::{Ctx, routines};
+use crate::context::{Ctx, operate, routines};
 use crate::datum::Datum;
 use crate::heap::access;
 use crate::heap::address::SymAddr;
 use crate::recording::RecordedCall;
-use crate::runtime::Place;
 use crate::signal::{Signal, SignalOp};
 use crate::symmetric::array::SymSlice;
 
@@ -34,12 +33,12 @@ impl Ctx {
         pe: usize,
         completion: Completion,
     ) {
-        let call = |pe| {
+        let call = move |pe| {
             let routine = completion.form(Routine::PutSignal, Routine::PutSignalNbi);
             RecordedCall::on(routine, pe, bytes, signal.at)
         };
-        self.operate(pe, [dest, signal.at], call, |rt, place| match place {
-            Place::Near(to) => {
+        operate!(self, pe, [dest, signal.at], call, {
+            Near(to) => {
                 let word = to.elsewhere(signal.at.offset());
                 // SAFETY: readable by the caller; the target and the word are mapped, and the word is
                 // aligned.
@@ -48,8 +47,8 @@ impl Ctx {
                     // ORDERING(signal): after the data; the partner is the acquiring load of a wait.
                     word.post(Width::W8, signal.atomic());
                 }
-            }
-            Place::Far(far) => {
+            },
+            Far(rt, far) => {
                 // The signal follows the data at once, and the source, if it was not copied, is waited for
                 // behind it.
                 let until = completion.behind_others();

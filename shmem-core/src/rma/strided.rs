@@ -11,11 +11,10 @@ use std::mem::MaybeUninit;
 use shmem_node::recording::Routine;
 
 use super::Completion::{self, AtQuiet, OnReturn};
-use crate::context::Ctx;
+use crate::context::{Ctx, operate};
 use crate::heap::access;
 use crate::heap::address::SymAddr;
 use crate::recording::RecordedCall;
-use crate::runtime::Place;
 use crate::signal::Signal;
 
 /// How blocks lie on both sides of a copy. Everything is in bytes.
@@ -215,16 +214,18 @@ pub unsafe fn put_blocks(
     pe: usize,
     completion: Completion,
 ) {
-    let call = |pe| RecordedCall::on(Routine::Iput, pe, blocks.count * blocks.bytes, dest);
-    ctx.operate(pe, [dest], call, |_, place| match place {
-        Place::Near(to) => {
+    let call = move |pe| RecordedCall::on(Routine::Iput, pe, blocks.count * blocks.bytes, dest);
+    operate!(ctx, pe, [dest], call, {
+        Near(to) => {
             // SAFETY: by the caller; the target is mapped.
             unsafe { copy_blocks(source, to.at(), blocks) };
             to.ring();
-        }
-        Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
-        // SAFETY: by the caller.
-        Place::Far(_) => unsafe { ctx.put_blocks_far(source, dest, blocks, pe, completion) },
+        },
+        Far(_rt, _far) => match blocks.count * blocks.bytes {
+            0 => {}
+            // SAFETY: by the caller.
+            _ => unsafe { ctx.put_blocks_far(source, dest, blocks, pe, completion) },
+        },
     });
 }
 
@@ -280,12 +281,14 @@ pub unsafe fn get_blocks(
     pe: usize,
     completion: Completion,
 ) {
-    let call = |pe| RecordedCall::on(Routine::Iget, pe, blocks.count * blocks.bytes, source);
-    ctx.operate(pe, [source], call, |_, place| match place {
+    let call = move |pe| RecordedCall::on(Routine::Iget, pe, blocks.count * blocks.bytes, source);
+    operate!(ctx, pe, [source], call, {
         // SAFETY: by the caller; the source is mapped.
-        Place::Near(from) => unsafe { copy_blocks(from.at(), dest, blocks) },
-        Place::Far(_) if blocks.count == 0 || blocks.bytes == 0 => {}
-        // SAFETY: by the caller.
-        Place::Far(_) => unsafe { ctx.get_blocks_far(dest, source, blocks, pe, completion) },
+        Near(from) => unsafe { copy_blocks(from.at(), dest, blocks) },
+        Far(_rt, _far) => match blocks.count * blocks.bytes {
+            0 => {}
+            // SAFETY: by the caller.
+            _ => unsafe { ctx.get_blocks_far(dest, source, blocks, pe, completion) },
+        },
     });
 }

@@ -30,6 +30,24 @@ mod atomics {
 mod context {
     pub(crate) use crate::runtime::Ctx;
 
+    /// What is recorded is not of interest.
+    macro_rules! operate {
+        ($ctx:expr, $pe:expr, [$at:expr $(, $more:expr)*], $call:expr, {
+            Near($near:ident) => $here:expr,
+            Far($rt:ident, $far:ident) => $there:expr $(,)?
+        }) => {{
+            let _ = $call;
+            match $ctx.place($pe, $at.offset()) {
+                crate::runtime::Place::Near($near) => $here,
+                crate::runtime::Place::Far($far) => {
+                    let $rt = $ctx.rt();
+                    $there
+                }
+            }
+        }};
+    }
+    pub(crate) use operate;
+
     /// What programs call is not of interest.
     macro_rules! routines {
         ($($routine:tt)*) => {};

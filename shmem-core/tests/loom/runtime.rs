@@ -272,19 +272,11 @@ impl Ctx {
 
     pub(crate) fn stream(&self) {}
 
-    pub(crate) fn operate<R, const N: usize>(
-        &self,
-        pe: usize,
-        at: [SymAddr; N],
-        _call: impl FnOnce(usize) -> RecordedCall,
-        act: impl FnOnce(&'static Runtime, Place) -> R,
-    ) -> R {
-        let offset = at[0].offset();
-        let place = match self {
+    pub(crate) fn place(&self, pe: usize, offset: usize) -> Place {
+        match self {
             Self::Near => Place::Near(Near { pe, offset }),
             Self::Far => Place::Far(pe),
-        };
-        act(self.rt(), place)
+        }
     }
 
     pub(crate) fn atomic(&self, at: SymAddr, _width: Width, op: AtomicOp, pe: usize) -> u64 {
