@@ -5,9 +5,8 @@ use std::fmt::Debug;
 use shmem::raw::{self, Mask, Values, Words};
 use shmem::{
     Cmp, Datum, Waitable, alloc, atomic_inc, barrier_all, fence, free, my_pe, n_pes, p, put,
-    signal_wait_until, test, test_all, test_all_vector, test_any, test_any_vector, test_some,
-    test_some_vector, wait_until, wait_until_all, wait_until_all_vector, wait_until_any,
-    wait_until_any_vector, wait_until_some, wait_until_some_vector,
+    signal_wait_until, test, test_all, test_any, test_some, wait_until, wait_until_all,
+    wait_until_any, wait_until_some,
 };
 
 use crate::check::Check;
