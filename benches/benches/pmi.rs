@@ -16,7 +16,7 @@ use shmem_node::settings::{HeapCommit, HeapPages, StoreKind};
 use shmem_node::template::marker::StaticsRoom;
 use shmem_pmi::server::{Job, NodePlace, NodeServer, Output};
 use shmem_pmi::tree::Tree;
-use shmem_pmi::wire::{v1, v2};
+use shmem_pmi::wire::{Command, v2};
 
 /// Keys of a store, as a job's PEs put them.
 const KEYS: usize = 1024;
@@ -37,16 +37,12 @@ fn key(n: usize) -> String {
 fn puts() -> (Vec<u8>, Vec<u8>) {
     let (key, value) = (key(77), [b'v'; 64]);
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    let put = v1::Command::Put {
-        kvsname: b"job.0",
-        key: key.as_bytes(),
-        value: &value,
-    };
-    put.encode(&mut first).expect("a short request");
-    let put = v2::Command::KvsPut {
+    let put = Command::KvsPut {
+        job_id: Some("job.0".into()),
         key: key.as_bytes().into(),
         value: value[..].into(),
     };
+    put.encode_line(&mut first).expect("a short request");
     let request = v2::Request::new(put);
     request.encode(&mut second).expect("a short request");
     (first, second)
@@ -58,7 +54,7 @@ fn requests(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("request");
     group.bench_function("PMI-1", |b| {
         let line = first.strip_suffix(b"\n").expect("it is a line");
-        b.iter(|| v1::Command::decode(black_box(line)).map(|put| put.name()));
+        b.iter(|| Command::decode_line(black_box(line)).map(|put| put.name()));
     });
     group.bench_function("PMI-2", |b| {
         let body = &second[v2::HEADER_LEN..];

@@ -4,9 +4,8 @@ use shmem_pmi::process_mapping::ProcessMapping;
 use shmem_pmi::question::{Answer, Question, SpawnCommand, SpawnRequest};
 use shmem_pmi::wire::data::Operation;
 use shmem_pmi::wire::tree::{self, Direction};
-use shmem_pmi::wire::v2::{
-    Command, Decoder, Fields, Incoming, InitLine, InitReply, Reply, Request, Response,
-};
+use shmem_pmi::wire::v2::{Decoder, Incoming, Request, Response};
+use shmem_pmi::wire::{Command, Fields, InitLine, Reply};
 
 use crate::streams::{Decode, decodes, messages};
 
@@ -20,7 +19,7 @@ decodes!(Decoder, Incoming::Line, Incoming::Body);
 pub fn pmi2(data: &[u8]) {
     for (is_line, bytes) in messages::<Decoder>(data) {
         if is_line {
-            let _ = (InitLine::decode(&bytes), InitReply::decode(&bytes));
+            let _ = (Command::decode_line(&bytes), Reply::decode_line(&bytes));
         } else {
             body(&bytes);
         }
@@ -29,7 +28,7 @@ pub fn pmi2(data: &[u8]) {
 }
 
 fn body(bytes: &[u8]) {
-    if let Ok(fields) = Fields::decode(bytes) {
+    if let Ok(fields) = Fields::of_body(bytes) {
         let _ = (fields.command_text(), fields.thread_id());
     }
     // A message begins with six digits of length.
@@ -69,6 +68,7 @@ pub fn pmi2_seeds() -> Vec<Vec<u8>> {
         },
         Command::JobGetId,
         Command::KvsPut {
+            job_id: None,
             key: b"key"[..].into(),
             value: b"a;value"[..].into(),
         },
@@ -93,10 +93,11 @@ pub fn pmi2_seeds() -> Vec<Vec<u8>> {
             value: vec![5; 3].into(),
         },
         Command::Receive { from: 1 },
-        Command::KvsFence,
+        Command::KvsFence { group: None },
         Command::Finalize,
     ];
-    let mut stream = InitLine::V2.to_string().into_bytes();
+    let mut stream = Vec::new();
+    InitLine::V2.encode(&mut stream);
     for command in commands {
         let mut out = Vec::new();
         Request::new(command)

@@ -1,9 +1,8 @@
 //! Lines and spawn requests of PMI-1.
 
 use shmem_pmi::question::{SpawnCommand, SpawnRequest};
-use shmem_pmi::wire::v1::{
-    Command, Decoder, Fact, Incoming, InitLine, Reply, SpawnBlock, encode_spawn,
-};
+use shmem_pmi::wire::v1::{Decoder, Incoming, SpawnBlock, encode_spawn};
+use shmem_pmi::wire::{Command, Fact, InitLine, Reply};
 
 use crate::streams::{decodes, messages};
 
@@ -26,23 +25,23 @@ pub fn pmi1(data: &[u8]) {
 fn line(bytes: &[u8]) {
     let mut out = Vec::new();
     // The words of an abort are sent with other bytes for those that cannot be.
-    if let Ok(command) = Command::decode(bytes)
+    if let Ok(command) = Command::decode_line(bytes)
         && !matches!(command, Command::Abort { .. })
-        && command.encode(&mut out).is_ok()
+        && command.encode_line(&mut out).is_ok()
     {
-        assert_eq!(Command::decode(without_newline(&out)), Ok(command));
+        assert_eq!(Command::decode_line(without_newline(&out)), Ok(command));
     }
     out.clear();
     // Reasons are read as printable text; long lists of errors and unknown facts are left out.
-    if let Ok(reply) = Reply::decode(bytes)
+    if let Ok(reply) = Reply::decode_line(bytes)
         && !matches!(
             reply,
-            Reply::Refused { .. } | Reply::Spawn { .. } | Reply::Set(Fact::Other)
+            Reply::Refused { .. } | Reply::Spawned { .. } | Reply::Set(Fact::Other)
         )
-        && reply.encode(&mut out).is_ok()
+        && reply.encode_line(&mut out).is_ok()
     {
         // A failed init is told by its number alone.
-        assert_eq!(Reply::decode(without_newline(&out)), Ok(reply));
+        assert_eq!(Reply::decode_line(without_newline(&out)), Ok(reply));
     }
 }
 
@@ -96,29 +95,31 @@ pub fn pmi1_seeds() -> Vec<Vec<u8>> {
             subversion: 1,
         }),
         Command::GetMaxes,
-        Command::GetMyKvsName,
-        Command::Put {
-            kvsname: b"kvs_1",
-            key: b"ep-0",
-            value: b"addr=0",
+        Command::JobGetId,
+        Command::KvsPut {
+            job_id: Some("kvs_1".into()),
+            key: b"ep-0"[..].into(),
+            value: b"addr=0"[..].into(),
         },
-        Command::Barrier { group: None },
-        Command::Barrier {
-            group: Some(b"0,1:7"),
+        Command::KvsFence { group: None },
+        Command::KvsFence {
+            group: Some(b"0,1:7"[..].into()),
         },
-        Command::Get {
-            kvsname: b"kvs_1",
-            key: b"ep-0",
+        Command::KvsGet {
+            job_id: Some("kvs_1".into()),
+            source: -1,
+            key: b"ep-0"[..].into(),
+            direct: false,
         },
-        Command::Publish {
-            service: b"s",
-            port: b"p",
+        Command::NamePublish {
+            name: b"s"[..].into(),
+            port: b"p"[..].into(),
         },
         Command::Finalize,
     ];
     let mut stream = Vec::new();
     for command in commands {
-        command.encode(&mut stream).expect("a short line");
+        command.encode_line(&mut stream).expect("a short line");
     }
     let request = SpawnRequest {
         commands: vec![SpawnCommand {

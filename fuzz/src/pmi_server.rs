@@ -15,7 +15,8 @@ use shmem_pmi::question::Answer;
 use shmem_pmi::server::{CachePolicy, Job, NodePlace, NodeServer, Output, TreeLink};
 use shmem_pmi::tree::Tree;
 use shmem_pmi::wire::data::Operation;
-use shmem_pmi::wire::v2::{Command, InitLine, Request};
+use shmem_pmi::wire::v2::Request;
+use shmem_pmi::wire::{Command, InitLine};
 
 use crate::Choices;
 
@@ -210,15 +211,19 @@ impl World {
 fn message(what: u64) -> Vec<u8> {
     let key = || Cow::Borrowed(&b"key"[..]);
     let value = || Cow::Borrowed(&b"value"[..]);
+    let mut bytes = Vec::new();
     let command = match what {
-        0 => return InitLine::V2.to_string().into_bytes(),
+        0 => {
+            InitLine::V2.encode(&mut bytes);
+            return bytes;
+        }
         1 => Command::FullInit {
             job_id: None,
             rank: None,
             threaded: true,
         },
         2 => Command::JobGetId,
-        3 => Command::KvsFence,
+        3 => Command::KvsFence { group: None },
         4 => Command::Ifence,
         5 => Command::Iallgather {
             value: b"wxyz"[..].into(),
@@ -229,6 +234,7 @@ fn message(what: u64) -> Vec<u8> {
         7 => Command::Wait { request: 0 },
         8 => Command::Wait { request: 1 << 40 },
         9 => Command::KvsPut {
+            job_id: None,
             key: key(),
             value: value(),
         },
@@ -258,7 +264,6 @@ fn message(what: u64) -> Vec<u8> {
         }
         n => return LINES[(n - FIRST_LINE) as usize].as_bytes().to_vec(),
     };
-    let mut bytes = Vec::new();
     let request = Request {
         thread_id: Some(b"1"[..].into()),
         command,

@@ -17,9 +17,9 @@
 //! # Map
 //!
 //! * [`process`]: the facade for programs, over any PMI server or none.
-//! * [`wire`]: codecs. [`wire::v1`] is PMI-1 as MPICH's library speaks it; [`wire::v2`] is PMI-2 as
-//!   MPICH's and Slurm's libraries speak it, plus our extension commands; [`wire::tree`] the messages
-//!   between agents.
+//! * [`wire`]: codecs. [`wire::Command`] and [`wire::Reply`] are the messages of PMI-1, as MPICH's
+//!   library speaks it ([`wire::v1`]), and of PMI-2, as MPICH's and Slurm's libraries speak it
+//!   ([`wire::v2`]), plus our extension commands; [`wire::tree`] the messages between agents.
 //! * [`client`]: the PE's end, of PMI-1 and of PMI-2. [`io`] drives it over a socket, for several
 //!   threads.
 //! * [`server`]: the agent's end, one server for each node.

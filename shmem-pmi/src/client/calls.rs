@@ -1,12 +1,11 @@
-//! The calls, each described once: what it is made of and gives, as which command of PMI-2 it is sent,
-//! and which reply belongs to it. How PMI-1 says the same, where it can, is in `v1`.
+//! The calls, each described once: what it is made of and gives, as which command it is sent, and which
+//! reply belongs to it. What PMI-1 sends instead of some is in `v1`.
 
 use super::error::{ClientError, RequestId};
 use super::text::{self, Rule};
 use crate::question::SpawnRequest;
 use crate::wire::data::{MAX_CONTRIBUTION, MAX_MESSAGE, Operation};
-use crate::wire::v2::{Command, Reply};
-use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE};
+use crate::wire::{Command, MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE, Reply, Verb};
 
 /// A call of a [`super::Client`].
 pub trait Call {
@@ -51,15 +50,17 @@ impl Terms {
         self.text("service name", name.as_bytes(), MAX_VALUE - 1)
     }
 
-    fn need_extensions(&self, command: &'static str) -> Result<(), ClientError> {
+    fn need_extensions(&self, verb: Verb) -> Result<(), ClientError> {
         match self.extensions {
             true => Ok(()),
-            false => Err(ClientError::NoExtensions { command }),
+            false => Err(ClientError::NoExtensions {
+                command: verb.name(),
+            }),
         }
     }
 
-    fn gather(&self, command: &'static str, value: &[u8]) -> Result<Bytes, ClientError> {
-        self.need_extensions(command)?;
+    fn gather(&self, verb: Verb, value: &[u8]) -> Result<Bytes, ClientError> {
+        self.need_extensions(verb)?;
         match value.len() {
             1..=MAX_ALLGATHER_VALUE => Ok(value.to_vec().into()),
             len => Err(ClientError::ValueLength { len }),
@@ -172,7 +173,7 @@ call! {
 call! {
     /// Puts a key and its value, which the next fence makes visible.
     Put<'a>(key: &'a str, value: &'a [u8]) -> (),
-    terms => Command::KvsPut { key: terms.key(key)?, value: terms.value(value)? },
+    terms => Command::KvsPut { job_id: None, key: terms.key(key)?, value: terms.value(value)? },
     Reply::KvsPut => ()
 }
 
@@ -188,7 +189,7 @@ call! {
     /// needed (direct exchange). Refused if that PE ends without putting it. An extension.
     GetFrom<'a>(owner: u32, key: &'a str) -> Vec<u8>,
     terms => {
-        terms.need_extensions("kvs-get")?;
+        terms.need_extensions(Verb::KvsGet)?;
         let key = terms.key(key)?;
         Command::KvsGet { job_id: None, source: owner.into(), key, direct: true }
     },
@@ -198,8 +199,8 @@ call! {
 call! {
     /// Makes all puts of all PEs visible. Collective.
     Fence -> (),
-    _ => Command::KvsFence,
-    Reply::KvsFence => ()
+    _ => Command::KvsFence { group: None },
+    Reply::KvsFence { .. } => ()
 }
 
 call! {
@@ -217,14 +218,14 @@ call! {
     /// Starts an allgather of a value, which must be equally long on all PEs. Collective. The reply is
     /// as for [`Ifence`]. An extension.
     Iallgather<'a>(value: &'a [u8]) -> RequestId,
-    terms => Command::Iallgather { value: terms.gather("iallgather", value)? },
+    terms => Command::Iallgather { value: terms.gather(Verb::Iallgather, value)? },
     Reply::Iallgather(request) => RequestId(request)
 }
 
 call! {
     /// An allgather of a value, which must be equally long on all PEs. Collective. An extension.
     Allgather<'a>(value: &'a [u8]) -> (),
-    terms => Command::Allgather { value: terms.gather("allgather", value)? },
+    terms => Command::Allgather { value: terms.gather(Verb::Allgather, value)? },
     Reply::Allgather(_) => ()
 }
 
@@ -309,7 +310,7 @@ call! {
     /// An extension.
     Data<'a>(operation: Operation, root: u32, value: &'a [u8]) -> Vec<u8>,
     terms => {
-        terms.need_extensions("nla")?;
+        terms.need_extensions(Verb::Data)?;
         let value = terms.data(operation.name(), value, MAX_CONTRIBUTION)?;
         Command::Data { operation, root, value, more: false }
     },
@@ -321,7 +322,7 @@ call! {
     /// the node agent has taken it, which does not mean that it has been received. An extension.
     SendTo<'a>(to: u32, message: &'a [u8]) -> (),
     terms => {
-        terms.need_extensions("nla-send")?;
+        terms.need_extensions(Verb::Send)?;
         Command::Send { to, value: terms.data("send", message, MAX_MESSAGE)? }
     },
     Reply::Sent => ()
@@ -332,7 +333,7 @@ call! {
     /// without sending one. An extension.
     ReceiveFrom(from: u32) -> Vec<u8>,
     terms => {
-        terms.need_extensions("nla-recv")?;
+        terms.need_extensions(Verb::Receive)?;
         Command::Receive { from }
     },
     Reply::Received(message) => message.into()

@@ -30,8 +30,8 @@ pub use calls::{Call, Initialised};
 pub use error::{ClientError, Refusal, RequestId};
 pub use ticket::{Outcome, Ticket};
 
-use crate::wire::MAX_VALUE;
-use crate::wire::v2::{Command, Reply, Request};
+use crate::wire::v2::Request;
+use crate::wire::{Command, MAX_VALUE, Reply, Verb};
 use calls::Terms;
 use queue::{Pending, Queue};
 pub(crate) use text::check_pair;
@@ -230,7 +230,7 @@ impl Client {
             Command::Ifence if !self.config.extensions => {
                 // A plain fence, which nobody waits for until somebody asks.
                 let request = self.started;
-                self.send(Command::KvsFence, mark, None)?;
+                self.send(Command::KvsFence { group: None }, mark, None)?;
                 caller.settle(Ok(Reply::Ifence(request)));
                 return Ok(());
             }
@@ -259,7 +259,7 @@ impl Client {
         let finalizes = matches!(command, Command::Finalize);
         let pending = Pending {
             mark,
-            command: name,
+            verb: command.verb(),
             request,
             caller,
         };
@@ -389,14 +389,14 @@ impl Client {
             let Some((command, pending)) = self.queue.held.pop_front() else {
                 break;
             };
-            let (name, mark) = (command.name(), pending.mark);
+            let (verb, mark) = (command.verb(), pending.mark);
             self.queue.pending.push_back(pending);
             // There is an outcome at once if there is nothing to send.
             let outcome = match &self.speaker {
-                Speaker::V1(speaker) => speaker.say(&command, &mut self.output),
+                Speaker::V1(speaker) => speaker.say(command, &mut self.output),
                 Speaker::V2(_) => {
                     let said = v2::say(&self.config, command, mark, &mut self.output);
-                    said.err().map(|error| Err(not_sent(name, &error)))
+                    said.err().map(|error| Err(not_sent(verb, &error)))
                 }
             };
             if let Some(outcome) = outcome {
@@ -417,9 +417,9 @@ impl Client {
 }
 
 /// The refusal of a request that the server never saw.
-fn not_sent(command: &str, why: &dyn std::fmt::Display) -> Refusal {
+fn not_sent(verb: Verb, why: &dyn std::fmt::Display) -> Refusal {
     Refusal {
-        command: command.to_owned(),
+        command: verb.name().to_owned(),
         rc: -1,
         message: format!("it cannot be sent: {why}"),
     }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use super::ticket::{Outcome, Settle};
 use super::{ClientError, Refusal, RequestId};
-use crate::wire::v2::{Command, Reply};
+use crate::wire::{Command, Reply, Verb};
 
 /// A request that has been sent or is held back, and who gets its reply.
 #[derive(Debug)]
 pub(super) struct Pending {
     /// The client's number for it.
     pub(super) mark: u64,
-    /// PMI-2's name of the command, by which replies are told apart.
-    pub(super) command: &'static str,
+    /// The command, by which replies are told apart.
+    pub(super) verb: Verb,
     /// For collective operations and waits.
     pub(super) request: Option<RequestId>,
     /// None for a plain fence under an `ifence`: its completion is told to those who wait.
@@ -46,12 +46,12 @@ impl Queue {
         let Some(pending) = self.pending.remove(index) else {
             return Ok(());
         };
-        let command = pending.command;
+        let verb = pending.verb;
         if let Some(caller) = &pending.caller {
             return match caller.settle(outcome) {
                 true => Ok(()),
                 false => Err(ClientError::Unexpected {
-                    command: command.to_owned(),
+                    command: verb.name().to_owned(),
                 }),
             };
         }

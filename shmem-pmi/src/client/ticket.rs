@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Refusal;
 use super::calls::Call;
-use crate::wire::v2::Reply;
+use crate::wire::Reply;
 
 /// What came of a call: its reply, or that the server refused it or the operation failed.
 pub type Outcome<R> = Result<R, Refusal>;

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use super::queue::Pending;
 use super::{ClientError, Heard, Outcome, RankFrom, Refusal, not_sent};
-use crate::wire::v1::{Command, Decoder, Fact, Incoming, InitLine, Reply, encode_spawn};
-use crate::wire::{excerpt, v2};
+use crate::wire::v1::{Decoder, Incoming};
+use crate::wire::{Command, Fact, FullInitReply, InitLine, Reply, Verb, Version, excerpt};
 
 /// Longest value that is put, in bytes, whatever the server says: a request is one line of at most
 /// 1024 bytes, and there are servers that lose values of more than 960 bytes, or cut those over
@@ -47,7 +47,7 @@ struct Facts {
     rank: Option<u32>,
     size: Option<u32>,
     value_max: usize,
-    kvsname: Vec<u8>,
+    kvsname: String,
     restarts: u32,
     first_request: u64,
 }
@@ -71,7 +71,7 @@ impl Speaker {
             rank,
             size,
             value_max: MAX_VALUE,
-            kvsname: Vec::new(),
+            kvsname: String::new(),
             restarts: 0,
             first_request: 0,
         };
@@ -87,7 +87,7 @@ impl Speaker {
             Some(id) => Command::InitAck { id },
             None => Command::Init(InitLine::V1),
         };
-        Ok(first.encode(output)?)
+        Ok(first.encode_line(output)?)
     }
 
     pub(super) fn incomplete_input(&self) -> usize {
@@ -103,47 +103,33 @@ impl Speaker {
     }
 
     /// Appends the request to `output`, or gives the outcome if there is nothing to send.
-    pub(super) fn say(
-        &self,
-        command: &v2::Command<'_>,
+    pub(super) fn say<'a>(
+        &'a self,
+        mut command: Command<'a>,
         output: &mut Vec<u8>,
-    ) -> Option<Outcome<v2::Reply<'static>>> {
-        let kvsname = &self.facts.kvsname[..];
-        let name = command.name();
-        let refused = |why: &dyn std::fmt::Display| Some(Err(not_sent(name, why)));
-        let line = match command {
-            v2::Command::JobGetId => {
-                let name = String::from_utf8_lossy(kvsname).into_owned();
-                return Some(Ok(v2::Reply::JobId(name.into())));
+    ) -> Option<Outcome<Reply<'static>>> {
+        let kvsname = &self.facts.kvsname;
+        let verb = command.verb();
+        match &mut command {
+            Command::JobGetId => return Some(Ok(Reply::JobId(kvsname.clone().into()))),
+            Command::JobAttr { key } if **key == *UNIVERSE_SIZE => {
+                command = Command::GetUniverseSize;
             }
-            v2::Command::Spawn(request) => {
-                return encode_spawn(request, output)
-                    .err()
-                    .and_then(|e| refused(&e));
+            Command::JobAttr { key } => {
+                command = Command::KvsGet {
+                    job_id: Some(kvsname.into()),
+                    source: -1,
+                    key: std::mem::take(key),
+                    direct: false,
+                };
             }
-            v2::Command::JobAttr { key } if **key == *UNIVERSE_SIZE => Command::GetUniverseSize,
-            v2::Command::JobAttr { key } | v2::Command::KvsGet { key, .. } => {
-                Command::Get { kvsname, key }
+            Command::KvsGet { job_id, .. } | Command::KvsPut { job_id, .. } => {
+                *job_id = Some(kvsname.into());
             }
-            v2::Command::KvsPut { key, value } => Command::Put {
-                kvsname,
-                key,
-                value,
-            },
-            v2::Command::KvsFence => Command::Barrier { group: None },
-            v2::Command::NamePublish { name, port } => Command::Publish {
-                service: name,
-                port,
-            },
-            v2::Command::NameLookup { name } => Command::Lookup { service: name },
-            v2::Command::NameUnpublish { name } => Command::Unpublish { service: name },
-            v2::Command::Finalize => Command::Finalize,
-            _ => {
-                debug_assert!(!offers(command), "refused before");
-                return refused(&"PMI-1 has no such command");
-            }
-        };
-        line.encode(output).err().and_then(|e| refused(&e))
+            _ => {}
+        }
+        let sent = command.encode_line(output);
+        sent.err().map(|error| Err(not_sent(verb, &error)))
     }
 
     pub(super) fn hear(
@@ -153,7 +139,7 @@ impl Speaker {
     ) -> Result<Option<Heard<'_>>, ClientError> {
         let reply = match self.decoder.next_message()? {
             None => return Ok(None),
-            Some(Incoming::Line(line)) => Reply::decode(line)?,
+            Some(Incoming::Line(line)) => Reply::decode_line(line)?,
             Some(Incoming::Block(block)) => {
                 let command = excerpt(block);
                 return Err(ClientError::Unexpected { command });
@@ -162,18 +148,18 @@ impl Speaker {
         if self.facts.step == Step::Done {
             let name = unexpected(&reply);
             let pending = pending.front();
-            let outcome = pending.and_then(|pending| outcome(pending.command, reply));
+            let outcome = pending.and_then(|pending| outcome(pending.verb, reply));
             return Ok(Some(Heard::Outcome(0, outcome.ok_or(name)?)));
         }
         let appnum = match self.facts.learn(&reply)? {
             Next::Await => return Ok(Some(Heard::Nothing)),
             Next::Ask(command) => {
-                command.encode(output)?;
+                command.encode_line(output)?;
                 return Ok(Some(Heard::Nothing));
             }
             Next::Open { appnum } => appnum,
         };
-        let facts = v2::Reply::FullInit(v2::FullInitReply {
+        let facts = Reply::FullInit(FullInitReply {
             rank: self.facts.rank.unwrap_or(0),
             size: self.facts.size.unwrap_or(1),
             appnum,
@@ -219,10 +205,10 @@ impl Facts {
             (Step::Maxes, Reply::Maxes(maxes)) => {
                 let room = maxes.value.saturating_sub(1) as usize; // a NUL takes one
                 self.value_max = room.min(MAX_VALUE);
-                (Step::KvsName, Next::Ask(Command::GetMyKvsName))
+                (Step::KvsName, Next::Ask(Command::JobGetId))
             }
-            (Step::KvsName, Reply::MyKvsName(name)) => {
-                self.kvsname = name.to_vec();
+            (Step::KvsName, Reply::JobId(name)) => {
+                self.kvsname = name.to_string();
                 (Step::Appnum, Next::Ask(Command::GetAppnum))
             }
             (Step::Appnum, Reply::Appnum(appnum)) => (Step::Done, Next::Open { appnum: *appnum }),
@@ -235,34 +221,28 @@ impl Facts {
 
 fn unexpected(reply: &Reply<'_>) -> ClientError {
     ClientError::Unexpected {
-        command: excerpt(reply.name().as_bytes()),
+        command: reply.line_name().to_owned(),
     }
 }
 
-/// Whether PMI-1 has a command, or another way, for one of PMI-2.
-pub(super) fn offers(command: &v2::Command<'_>) -> bool {
-    matches!(
-        command,
-        v2::Command::FullInit { .. }
-            | v2::Command::JobGetId
-            | v2::Command::JobAttr { .. }
-            | v2::Command::KvsPut { .. }
-            | v2::Command::KvsGet { direct: false, .. }
-            | v2::Command::KvsFence
-            | v2::Command::NamePublish { .. }
-            | v2::Command::NameLookup { .. }
-            | v2::Command::NameUnpublish { .. }
-            | v2::Command::Spawn(_)
-            | v2::Command::Finalize
-    )
+/// Whether PMI-1 has a command, or another way to the same.
+pub(super) fn offers(command: &Command<'_>) -> bool {
+    match command {
+        Command::KvsGet { direct, .. } => !direct,
+        Command::FullInit { .. } | Command::JobAttr { .. } => true,
+        command => command.verb().is_in(Version::V1),
+    }
 }
 
 /// Appends the request for the end of the job to `output`.
 pub(super) fn abort(exit_code: i32, message: &str, output: &mut Vec<u8>) {
     let with = |message: &str, output: &mut Vec<u8>| {
-        let exit_code = Some(exit_code);
-        let message = message.as_bytes();
-        Command::Abort { exit_code, message }.encode(output)
+        let abort = Command::Abort {
+            is_world: true,
+            exit_code: Some(exit_code),
+            message: message.as_bytes().into(),
+        };
+        abort.encode_line(output)
     };
     // A message that does not fit is not worth losing the code for.
     if with(message, output).is_err() {
@@ -270,32 +250,22 @@ pub(super) fn abort(exit_code: i32, message: &str, output: &mut Vec<u8>) {
     }
 }
 
-/// The reply of PMI-2 that a reply to such a command is; `None` if it is no reply to that.
-fn outcome<'m>(command: &str, reply: Reply<'m>) -> Option<Outcome<v2::Reply<'m>>> {
-    Some(Ok(match (command, reply) {
-        ("info-getjobattr", Reply::Get(value)) => v2::Reply::JobAttr(value.map(Cow::Borrowed)),
-        ("info-getjobattr", Reply::UniverseSize(size)) => {
+/// What a reply says to a command; `None` if it is no reply to that.
+fn outcome(verb: Verb, reply: Reply<'_>) -> Option<Outcome<Reply<'_>>> {
+    Some(Ok(match (verb, reply) {
+        (Verb::JobAttr, Reply::KvsGet(value)) => Reply::JobAttr(value),
+        (Verb::JobAttr, Reply::UniverseSize(size)) => {
             let known = (size >= 0).then(|| size.to_string().into_bytes());
-            v2::Reply::JobAttr(known.map(Cow::Owned))
+            Reply::JobAttr(known.map(Cow::Owned))
         }
-        ("kvs-get", Reply::Get(value)) => v2::Reply::KvsGet(value.map(Cow::Borrowed)),
-        ("kvs-put", Reply::Put) => v2::Reply::KvsPut,
-        ("kvs-fence", Reply::Barrier(_)) => v2::Reply::KvsFence,
-        ("name-publish", Reply::Publish) => v2::Reply::NamePublished,
-        ("name-lookup", Reply::Lookup(port)) => v2::Reply::NameFound(Cow::Borrowed(port)),
-        ("name-unpublish", Reply::Unpublish) => v2::Reply::NameUnpublished,
-        ("spawn", Reply::Spawn { job_id, errcodes }) => v2::Reply::Spawned {
-            job_id: job_id.map(String::from_utf8_lossy),
-            errcodes,
-        },
-        ("finalize", Reply::Finalize) => v2::Reply::Finalize,
         (_, Reply::Refused { rc, message, .. }) => {
             return Some(Err(Refusal {
-                command: command.to_owned(),
+                command: verb.name().to_owned(),
                 rc,
                 message: message.replace('_', " "),
             }));
         }
+        (_, reply) if reply.verb() == Some(verb) => reply,
         _ => return None,
     }))
 }

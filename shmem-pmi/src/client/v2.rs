@@ -5,10 +5,8 @@ use std::collections::{HashMap, VecDeque};
 
 use super::queue::Pending;
 use super::{ClientConfig, ClientError, Heard, Refusal, RequestId};
-use crate::wire::excerpt;
-use crate::wire::v2::{
-    Command, DATA_PART, Decoder, Incoming, InitLine, InitReply, Reply, Request, Response,
-};
+use crate::wire::v2::{DATA_PART, Decoder, Incoming, Request, Response};
+use crate::wire::{Command, InitLine, InitReply, Reply, WireError, excerpt};
 
 #[derive(Debug, Default)]
 pub(super) struct Speaker {
@@ -40,7 +38,7 @@ impl Speaker {
 
 /// The first line of the connection.
 pub(super) fn begin(output: &mut Vec<u8>) {
-    output.extend_from_slice(InitLine::V2.to_string().as_bytes());
+    InitLine::V2.encode(output);
 }
 
 /// Appends a request to `output`, and to it what of the PE itself the command has to say.
@@ -84,12 +82,16 @@ pub(super) fn say<'a>(
 }
 
 fn init_reply(line: &[u8]) -> Result<Heard<'_>, ClientError> {
-    let InitReply {
+    let Ok(Reply::Init(InitReply {
         version,
         subversion,
         rc,
         ..
-    } = InitReply::decode(line)?;
+    })) = Reply::decode_line(line)
+    else {
+        let line = excerpt(line);
+        return Err(WireError::NotInit { line }.into());
+    };
     if rc != 0 || version != InitLine::V2.version {
         return Err(ClientError::Version {
             wanted: "2.0",
@@ -117,7 +119,7 @@ fn response<'m>(
     // call of its name. Servers which do not repeat marks only ever have one to answer.
     let mut candidates = pending.iter().enumerate();
     let found = candidates.find(|(_, pending)| {
-        pending.command == reply.command() && mark.is_none_or(|mark| mark == pending.mark)
+        Some(pending.verb) == reply.verb() && mark.is_none_or(|mark| mark == pending.mark)
     });
     let Some((index, pending)) = found else {
         let command = excerpt(reply.command().as_bytes());

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::groups::{Ended, Given, Groups, Joined, Name, Part};
 use super::{LinkName, NodePlace, NodeServer, Output, TreeError, TreeLink};
 use crate::ranks::RankSet;
+use crate::wire::Reply;
 use crate::wire::excerpt;
 use crate::wire::tree::{Body, Direction, Message, Pairs};
-use crate::wire::v1::Reply;
 
 /// Most bytes that the members of one may have put before it.
 const MAX_DATA: usize = 512 << 20;
@@ -189,7 +189,7 @@ impl NodeServer {
         let tag = name.1 & !OF_A_NODE;
         for (local, life) in round.joined {
             if self.sessions[local].life() == life {
-                self.late_line_reply(local, &Reply::Barrier(Some(tag)));
+                self.late_line_reply(local, &Reply::KvsFence { tag: Some(tag) });
             }
         }
         true

@@ -15,7 +15,7 @@ use super::{LinkName, NodeServer, Output, Shared, TreeError, TreeLink, WaitKind,
 use crate::ranks::RankSet;
 use crate::wire::data;
 use crate::wire::tree::{self, Body, Direction, GATHER_VALUES, Message};
-use crate::wire::v2::Reply;
+use crate::wire::{Reply, Verb};
 
 /// How far one PE may run ahead of the slowest, in operations, before it is refused.
 pub(super) const MAX_AHEAD: u64 = 4096;
@@ -173,15 +173,16 @@ impl Operations {
 impl Failure {
     /// The reply that tells a PE of it.
     pub(super) fn reply(&self, kind: WaitKind) -> Reply<'static> {
+        let verb = match kind {
+            WaitKind::Attribute => Verb::NodeAttr,
+            WaitKind::Fence => Verb::KvsFence,
+            WaitKind::Allgather => Verb::Allgather,
+            WaitKind::Wait => Verb::Wait,
+            WaitKind::Data => Verb::Data,
+            WaitKind::Ring => Verb::Ring,
+        };
         Reply::Refused {
-            command: match kind {
-                WaitKind::Attribute => "info-getnodeattr".into(),
-                WaitKind::Fence => "kvs-fence".into(),
-                WaitKind::Allgather => "allgather".into(),
-                WaitKind::Wait => "wait".into(),
-                WaitKind::Data => "nla".into(),
-                WaitKind::Ring => "ring".into(),
-            },
+            command: verb.name().into(),
             rc: -1,
             message: self.reason.clone().into(),
         }
@@ -456,7 +457,7 @@ impl NodeServer {
     pub(super) fn answer(&mut self, waiter: Waiter, request: u64) {
         let reply = match (self.operations.failure(request), waiter.kind) {
             (Some(failure), kind) => failure.reply(kind),
-            (None, WaitKind::Fence) => Reply::KvsFence,
+            (None, WaitKind::Fence) => Reply::KvsFence { tag: None },
             (None, WaitKind::Allgather) => Reply::Allgather(request),
             (None, WaitKind::Wait) => Reply::Wait(request),
             // These are answered where their value is at hand.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use super::operation::Contribution;
 use super::{NodeServer, WaitKind, Waiter};
+use crate::wire::Reply;
 use crate::wire::data::{self, MAX_CONTRIBUTION, Operation};
 use crate::wire::tree::{
     self, Body, DATA_RECORDS, Direction, EVERYBODY, Message, Records, append_record,
 };
-use crate::wire::v2::{DATA_PART, Reply};
+use crate::wire::v2::DATA_PART;
 
 impl NodeServer {
     /// A PE joins an operation, or sends one of several parts of what it brings.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{LinkName, NodeServer, Output, TreeError, TreeLink};
 use crate::question::{Answer, Question};
+use crate::wire::Verb;
 use crate::wire::tree::{Body, Direction, Message};
 
 /// A PE of this node whose question is under way: what it takes to reply to it.
@@ -16,7 +17,7 @@ pub(super) struct Asking {
     pub(super) local: usize,
     pub(super) thread_id: Option<Box<[u8]>>,
     /// The command that the reply belongs to.
-    pub(super) command: &'static str,
+    pub(super) verb: Verb,
     /// Which of the PE's processes asks.
     pub(super) life: u32,
     /// Number of processes that are to be spawned.
@@ -34,7 +35,7 @@ impl NodeServer {
     /// Asks on behalf of a PE of this node; [`NodeServer::answered`] gets the answer.
     pub(super) fn ask(&mut self, asking: Asking, question: &Question) {
         let asker = self.rank(asking.local);
-        if !self.may_withhold(asking.local, asking.thread_id.as_deref(), asking.command) {
+        if !self.may_withhold(asking.local, asking.thread_id.as_deref(), asking.verb) {
             return;
         }
         let ticket = self.new_ticket();

@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use super::{LinkName, NodeServer, Output, TreeError, TreeLink, WaitKind, Waiter};
+use crate::wire::Reply;
 use crate::wire::tree::{Body, Direction, Message, RingPart};
-use crate::wire::v2::Reply;
 
 /// The ends of a piece of the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! The first line of a connection and its answer, the same in all versions of PMI: they decide which
 //! version the rest is.
 
-use std::fmt;
-
-use super::{WireError, excerpt};
+use super::codec::{Codec, Number, Or};
+use super::fields::Fields;
+use super::writer::Writer;
+use super::{Command, Reply, WireError};
 
 /// The line with which a client opens the connection, whichever version it speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,27 +28,10 @@ impl InitLine {
         subversion: 0,
     };
 
-    /// Reads the line (without newline).
-    ///
-    /// # Errors
-    ///
-    /// [`WireError::NotInit`] if it is not `cmd=init pmi_version=N pmi_subversion=N`.
-    pub fn decode(line: &[u8]) -> Result<Self, WireError> {
-        let fields = LineFields::decode(line, "init")?;
-        Ok(Self {
-            version: fields.version,
-            subversion: fields.subversion,
-        })
-    }
-}
-
-impl fmt::Display for InitLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "cmd=init pmi_version={} pmi_subversion={}",
-            self.version, self.subversion
-        )
+    /// Appends the line to `out`.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        // Numbers make a short line.
+        let _ = Command::Init(self).encode_line(out);
     }
 }
 
@@ -60,91 +44,87 @@ pub struct InitReply {
     pub subversion: u32,
     /// 0 if the client's version is served; else the version may be 0.0, if the server does not tell.
     pub rc: i32,
-    /// With PMI-1, how often the PE's process has been started again; above 0, the server also tells the
-    /// next field. With PMI-2 the reply to `fullinit` tells it.
+    /// With PMI-1, how often the PE's process has been started again; above 0, the server also sends
+    /// the next field. With PMI-2 the reply to `fullinit` has it.
     pub restarts: u32,
     /// Number of the PE's next collective operation.
     pub first_request: u64,
 }
 
 impl InitReply {
-    /// Reads the line (without newline).
-    ///
-    /// # Errors
-    ///
-    /// [`WireError::NotInit`] if it is not a `response_to_init`.
-    pub fn decode(line: &[u8]) -> Result<Self, WireError> {
-        let fields = LineFields::decode(line, "response_to_init")?;
-        Ok(Self {
-            version: fields.version,
-            subversion: fields.subversion,
-            rc: fields.rc,
-            restarts: fields.restarts,
-            first_request: fields.first_request,
-        })
-    }
-}
-
-impl fmt::Display for InitReply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cmd=response_to_init pmi_version={} pmi_subversion={} rc={}",
-            self.version, self.subversion, self.rc
-        )?;
-        if self.restarts > 0 {
-            let (restarts, first) = (self.restarts, self.first_request);
-            write!(f, " restarts={restarts} first-request={first}")?;
-        }
-        writeln!(f)
-    }
-}
-
-struct LineFields {
-    version: u32,
-    subversion: u32,
-    rc: i32,
-    restarts: u32,
-    first_request: u64,
-}
-
-impl LineFields {
-    fn decode(line: &[u8], command: &str) -> Result<Self, WireError> {
-        let not_init = || WireError::NotInit {
-            line: excerpt(line),
+    /// The answer to a client that asked for `version`: what it gets is 1.1 or 2.0; 1.2 is for a server
+    /// to add that has group barriers.
+    pub fn to_init(asked: InitLine) -> Self {
+        let (served, rc) = match (asked.version, asked.subversion) {
+            (2, 0) => (InitLine::V2, 0),
+            (1, 0..=2) => (InitLine::V1, 0),
+            (2.., _) => (InitLine::V2, -1),
+            _ => (InitLine::V1, -1),
         };
-        let text = std::str::from_utf8(line).map_err(|_| not_init())?;
-        let (mut cmd, mut version, mut subversion, mut rc) = (None, None, None, None);
-        let (mut restarts, mut first_request) = (0, 0);
-        for word in text.split_ascii_whitespace() {
-            match word.split_once('=').ok_or_else(not_init)? {
-                ("cmd", value) => cmd = Some(value),
-                ("pmi_version", value) => version = value.parse().ok(),
-                ("pmi_subversion", value) => subversion = value.parse().ok(),
-                ("rc", value) => rc = Some(value.parse().map_err(|_| not_init())?),
-                ("restarts", value) => restarts = value.parse().map_err(|_| not_init())?,
-                ("first-request", value) => {
-                    first_request = value.parse().map_err(|_| not_init())?;
-                }
-                _ => {}
-            }
-        }
-        if cmd != Some(command) {
-            return Err(not_init());
-        }
-        let rc = rc.unwrap_or(0);
-        // Flux refuses without saying what it would serve.
-        let number = |told: Option<u32>| match rc {
-            0 => told.ok_or_else(not_init),
-            _ => Ok(told.unwrap_or(0)),
-        };
-        Ok(Self {
-            version: number(version)?,
-            subversion: number(subversion)?,
+        Self {
+            version: served.version,
+            subversion: served.subversion,
             rc,
-            restarts,
-            first_request,
+            restarts: 0,
+            first_request: 0,
+        }
+    }
+
+    /// Appends the line to `out`.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        // Numbers make a short line.
+        let _ = Reply::Init(self).encode_line(out);
+    }
+}
+
+const VERSION: Number = Number("pmi_version", "a version number");
+const SUBVERSION: Number = Number("pmi_subversion", "a version number");
+
+/// The version that a client speaks.
+pub(super) struct Versions;
+
+impl<'a> Codec<'a, InitLine> for Versions {
+    fn read(&self, fields: &Fields<'a>) -> Result<InitLine, WireError> {
+        Ok(InitLine {
+            version: VERSION.read(fields)?,
+            subversion: SUBVERSION.read(fields)?,
         })
+    }
+
+    fn write(&self, w: &mut Writer<'_>, line: &InitLine) {
+        VERSION.write(w, &line.version);
+        SUBVERSION.write(w, &line.subversion);
+    }
+}
+
+/// The version that a server speaks.
+pub(super) struct InitFacts;
+
+impl<'a> Codec<'a, InitReply> for InitFacts {
+    fn read(&self, fields: &Fields<'a>) -> Result<InitReply, WireError> {
+        let rc = Or(Number("rc", "a return code"), 0).read(fields)?;
+        // Flux refuses without saying what it would serve.
+        let served = |number: Number| match rc {
+            0 => number.read(fields),
+            _ => Or(number, 0).read(fields),
+        };
+        Ok(InitReply {
+            version: served(VERSION)?,
+            subversion: served(SUBVERSION)?,
+            rc,
+            restarts: Or(Number("restarts", "a number"), 0).read(fields)?,
+            first_request: Or(Number("first-request", "a number"), 0).read(fields)?,
+        })
+    }
+
+    fn write(&self, w: &mut Writer<'_>, reply: &InitReply) {
+        VERSION.write(w, &reply.version);
+        SUBVERSION.write(w, &reply.subversion);
+        w.number("rc", reply.rc);
+        if reply.restarts > 0 {
+            w.number("restarts", reply.restarts);
+            w.number("first-request", reply.first_request);
+        }
     }
 }
 
@@ -153,51 +133,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn init_lines() {
+    fn first_lines() {
+        let mut out = Vec::new();
+        InitLine::V2.encode(&mut out);
+        assert_eq!(out, b"cmd=init pmi_version=2 pmi_subversion=0\n");
+        let (version, subversion) = (1, 7);
         assert_eq!(
-            InitLine::V2.to_string(),
-            "cmd=init pmi_version=2 pmi_subversion=0\n"
+            Command::decode_line(b"cmd=init  pmi_subversion=7 pmi_version=1 extra=7"),
+            Ok(Command::Init(InitLine {
+                version,
+                subversion
+            }))
         );
-        assert_eq!(
-            InitLine::decode(b"cmd=init  pmi_subversion=1 pmi_version=1 extra=7"),
-            Ok(InitLine {
-                version: 1,
-                subversion: 1
-            })
-        );
-        for bad in [
-            "cmd=init pmi_version=2",
-            "cmd=fini pmi_version=2 pmi_subversion=0",
-            "",
-            "x",
-        ] {
-            assert!(InitLine::decode(bad.as_bytes()).is_err(), "{bad}");
-        }
-        let again = |reply: InitReply| InitReply::decode(reply.to_string().trim_end().as_bytes());
+        assert!(Command::decode_line(b"cmd=init pmi_version=2").is_err());
         let refused = InitReply {
-            version: 2,
+            version: 0,
             subversion: 0,
             rc: -1,
             restarts: 0,
             first_request: 0,
         };
-        assert_eq!(again(refused), Ok(refused));
-        let nothing = InitReply {
-            version: 0,
-            ..refused
-        };
         assert_eq!(
-            InitReply::decode(b"cmd=response_to_init rc=-1"),
-            Ok(nothing)
+            Reply::decode_line(b"cmd=response_to_init rc=-1"),
+            Ok(Reply::Init(refused))
         );
-        assert!(InitReply::decode(b"cmd=response_to_init rc=0").is_err());
-        let restarted = InitReply {
-            version: 1,
-            subversion: 1,
-            rc: 0,
-            restarts: 2,
-            first_request: 7,
-        };
-        assert_eq!(again(restarted), Ok(restarted));
+        assert!(Reply::decode_line(b"cmd=response_to_init rc=0").is_err());
+    }
+
+    #[test]
+    fn versions_that_are_served() {
+        for (version, subversion, served) in [
+            (1, 0, (1, 1, 0)),
+            (1, 1, (1, 1, 0)),
+            (1, 2, (1, 1, 0)),
+            (2, 0, (2, 0, 0)),
+            (2, 1, (2, 0, -1)),
+            (3, 0, (2, 0, -1)),
+            (1, 3, (1, 1, -1)),
+            (0, 9, (1, 1, -1)),
+        ] {
+            let reply = InitReply::to_init(InitLine {
+                version,
+                subversion,
+            });
+            assert_eq!((reply.version, reply.subversion, reply.rc), served);
+        }
     }
 }

@@ -2,17 +2,34 @@
 //! between node agents.
 //!
 //! Each submodule is a codec and nothing else: it turns bytes into values and back, holds at most
-//! the bytes of one incomplete message, and knows nothing of jobs. [`v1`] is PMI-1 and [`v2`] PMI-2;
-//! [`tree`] is the binary format of the agent tree, which is ours alone, and [`data`] what both carry
-//! of data of any length.
+//! the bytes of one incomplete message, and knows nothing of jobs. [`v1`] and [`v2`] cut the streams
+//! of PMI-1 and PMI-2 into messages; one table, of [`Command`] and [`Reply`], says what the messages
+//! of both consist of. [`tree`] is the binary format of the agent tree, which is ours alone, and
+//! [`data`] what both carry of data of any length.
 
+mod codec;
 pub mod data;
+mod fields;
 mod init;
+mod messages;
+mod spawn;
 pub mod tree;
 pub mod v1;
 pub mod v2;
+mod writer;
 
+pub use fields::Fields;
 pub use init::{InitLine, InitReply};
+pub use messages::{Command, Fact, FullInitReply, Maxes, Reply, Verb};
+
+/// The versions of PMI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// PMI-1.
+    V1,
+    /// PMI-2.
+    V2,
+}
 
 /// Longest key of the key-value space and of node attributes, in bytes (PMI's `MAX_KEYLEN`).
 pub const MAX_KEY: usize = 64;

@@ -4,7 +4,8 @@
 use shmem_pmi::question::{Answer, NO_SUCH_NAME, Question};
 use shmem_pmi::server::{Job, NodePlace, NodeServer, Output};
 use shmem_pmi::tree::Tree;
-use shmem_pmi::wire::v1::{Decoder, Incoming, Reply};
+use shmem_pmi::wire::Reply;
+use shmem_pmi::wire::v1::{Decoder, Incoming};
 
 /// A job on one node, a table of names, and no way to start anything but in words.
 struct World {
@@ -299,7 +300,7 @@ fn replies_of_foreign_servers() {
             let Incoming::Line(line) = message else {
                 panic!("{message:?}");
             };
-            names.push(Reply::decode(line).unwrap().name().to_owned());
+            names.push(Reply::decode_line(line).unwrap().line_name().to_owned());
         }
     }
     let expected: Vec<_> = stream

@@ -1,9 +1,10 @@
 //! The connection to one PE: its phases, and what all versions of PMI have in common.
 //!
 //! A session begins with lines. The init line says which version the rest is: `v1` goes on with
-//! lines, `v2` with bodies behind a length. Both turn what they read into the same operations of
-//! the server (`service`); what the server replies is a reply of PMI-2, which `v1` translates.
+//! lines, `v2` with bodies behind a length. Both make of what they read the same commands, which
+//! `commands` serves with what is in `service`; and both send the same replies.
 
+mod commands;
 mod service;
 mod v1;
 mod v2;
@@ -12,8 +13,8 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::{NodeServer, Output};
-use crate::wire::v2::{Reply, Response};
-use crate::wire::{InitLine, InitReply, excerpt};
+use crate::wire::v2::Response;
+use crate::wire::{InitLine, InitReply, Reply, Verb, excerpt};
 use crate::wire::{v1 as wire1, v2 as wire2};
 use v1::LineState;
 
@@ -316,14 +317,15 @@ impl NodeServer {
             return;
         }
         if !session.is_v2 {
-            return self.reply_in_line(local, reply);
+            return self.line_reply(local, reply);
         }
         let mut response = Response {
             thread_id: thread_id.map(Cow::Borrowed),
             reply,
         };
         if let Err(error) = response.encode(&mut session.replies) {
-            response.reply = refusal(response.reply.command(), rc::FAIL, &error);
+            let verb = response.reply.verb().unwrap_or(Verb::FullInit);
+            response.reply = refusal(verb, rc::FAIL, &error);
             response.thread_id = None;
             // A refusal is short: command and message are bounded.
             let _ = response.encode(&mut session.replies);
@@ -343,9 +345,7 @@ impl NodeServer {
         if reply.version == InitLine::V1.version && reply.rc == 0 {
             (reply.restarts, reply.first_request) = (session.life, session.started);
         }
-        session
-            .replies
-            .extend_from_slice(reply.to_string().as_bytes());
+        reply.encode(&mut session.replies);
         self.list(local);
         if reply.rc != 0 {
             let InitLine {
@@ -383,9 +383,9 @@ impl NodeServer {
     }
 }
 
-fn refusal(command: &str, rc: i32, message: &impl ToString) -> Reply<'static> {
+fn refusal(verb: Verb, rc: i32, message: &impl ToString) -> Reply<'static> {
     Reply::Refused {
-        command: command.to_owned().into(),
+        command: verb.name().into(),
         rc,
         message: message.to_string().into(),
     }

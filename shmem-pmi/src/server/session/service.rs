@@ -11,8 +11,7 @@ use crate::server::operation::Contribution;
 use crate::server::relay::Asking;
 use crate::server::{NodeServer, WaitKind, Waiter};
 use crate::wire::tree::append_pair;
-use crate::wire::v2::Reply;
-use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE};
+use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE, Reply, Verb};
 
 /// Most processes for which a reply to `spawn` has a code each.
 const MAX_ERRCODES: u32 = 16 * 1024;
@@ -41,15 +40,15 @@ impl NodeServer {
         &mut self,
         local: usize,
         thread_id: Option<&[u8]>,
-        command: &'static str,
+        verb: Verb,
         question: &Question,
     ) {
         let len = question.encode().len();
         if len > MAX_LEN {
             let text = format!("a request of {len} bytes; {MAX_LEN} are possible");
-            return self.reply(local, thread_id, refusal(command, rc::FAIL, &text));
+            return self.reply(local, thread_id, refusal(verb, rc::FAIL, &text));
         }
-        let mut asking = self.asking_of(local, thread_id, command);
+        let mut asking = self.asking_of(local, thread_id, verb);
         if let Question::Spawn(request) = question {
             let procs = request.commands.iter().map(|command| command.procs);
             asking.procs = procs.fold(0, u32::saturating_add);
@@ -62,7 +61,7 @@ impl NodeServer {
         &mut self,
         local: usize,
         thread_id: Option<&[u8]>,
-        command: &'static str,
+        verb: Verb,
         question: &Question,
     ) {
         let bounded = |text: &[u8]| !text.is_empty() && text.len() <= MAX_VALUE;
@@ -73,21 +72,21 @@ impl NodeServer {
         };
         if !fits {
             let text = format!("names and ports have 1 to {MAX_VALUE} bytes");
-            return self.reply(local, thread_id, refusal(command, rc::INVALID_ARG, &text));
+            return self.reply(local, thread_id, refusal(verb, rc::INVALID_ARG, &text));
         }
-        self.ask_for(local, thread_id, command, question);
+        self.ask_for(local, thread_id, verb, question);
     }
 
     pub(in crate::server) fn asking_of(
         &self,
         local: usize,
         thread_id: Option<&[u8]>,
-        command: &'static str,
+        verb: Verb,
     ) -> Asking {
         Asking {
             local,
             thread_id: thread_id.map(Box::from),
-            command,
+            verb,
             life: self.sessions[local].life,
             procs: 0,
         }
@@ -111,7 +110,7 @@ impl NodeServer {
         let is_new = !self.node_attributes.contains_key(key);
         if is_new && self.sessions[local].attributes == MAX_ATTRIBUTES {
             let text = format!("more than {MAX_ATTRIBUTES} attributes put by one PE");
-            let refusal = refusal("info-putnodeattr", rc::FAIL, &text);
+            let refusal = refusal(Verb::PutNodeAttr, rc::FAIL, &text);
             return self.reply(local, thread_id, refusal);
         }
         self.sessions[local].attributes += u32::from(is_new);
@@ -135,7 +134,7 @@ impl NodeServer {
     ) {
         let value = self.node_attributes.get(key).cloned();
         if value.is_none() && wait {
-            if !self.may_withhold(local, thread_id, "info-getnodeattr") {
+            if !self.may_withhold(local, thread_id, Verb::NodeAttr) {
                 return;
             }
             self.sessions[local].waiting += 1;
@@ -154,11 +153,11 @@ impl NodeServer {
         key: &[u8],
         value: &[u8],
     ) -> Result<Reply<'static>, Reply<'static>> {
-        check_pair("kvs-put", key, value)?;
+        check_pair(Verb::KvsPut, key, value)?;
         let session = &mut self.sessions[local];
         if session.puts.len() > MAX_PENDING_PUTS {
             let text = format!("more than {MAX_PENDING_PUTS} bytes put without a fence");
-            return Err(refusal("kvs-put", rc::FAIL, &text));
+            return Err(refusal(Verb::KvsPut, rc::FAIL, &text));
         }
         append_pair(&mut session.puts, key, value);
         session.put_count += 1;
@@ -179,21 +178,21 @@ impl NodeServer {
         let Asking {
             local,
             thread_id,
-            command,
+            verb,
             life,
             procs,
         } = asking;
         if life != self.sessions[local].life {
             return;
         }
-        let reply = match (answer, command) {
-            (Answer::Value { value, .. }, "kvs-get") => Reply::KvsGet(value.map(Cow::Owned)),
-            (Answer::Bytes(value), "kvs-get") => Reply::KvsGet(Some(Cow::Owned(value))),
-            (Answer::Bytes(message), "nla-recv") => Reply::Received(Cow::Owned(message)),
-            (Answer::Done, "name-publish") => Reply::NamePublished,
-            (Answer::Done, "name-unpublish") => Reply::NameUnpublished,
-            (Answer::Port(port), "name-lookup") => Reply::NameFound(Cow::Owned(port)),
-            (Answer::Spawned { job_id }, "spawn") => Reply::Spawned {
+        let reply = match (answer, verb) {
+            (Answer::Value { value, .. }, Verb::KvsGet) => Reply::KvsGet(value.map(Cow::Owned)),
+            (Answer::Bytes(value), Verb::KvsGet) => Reply::KvsGet(Some(Cow::Owned(value))),
+            (Answer::Bytes(message), Verb::Receive) => Reply::Received(Cow::Owned(message)),
+            (Answer::Done, Verb::NamePublish) => Reply::NamePublished,
+            (Answer::Done, Verb::NameUnpublish) => Reply::NameUnpublished,
+            (Answer::Port(port), Verb::NameLookup) => Reply::NameFound(Cow::Owned(port)),
+            (Answer::Spawned { job_id }, Verb::Spawn) => Reply::Spawned {
                 job_id: Some(Cow::Owned(job_id)),
                 // More would fit no message.
                 errcodes: vec![
@@ -206,9 +205,9 @@ impl NodeServer {
                 ],
             },
             (Answer::Refused { rc, reason }, _) => {
-                refusal(command, if rc == 0 { rc::FAIL } else { rc }, &reason)
+                refusal(verb, if rc == 0 { rc::FAIL } else { rc }, &reason)
             }
-            (other, _) => refusal(command, rc::FAIL, &format!("no answer to it: {other:?}")),
+            (other, _) => refusal(verb, rc::FAIL, &format!("no answer to it: {other:?}")),
         };
         self.reply(local, thread_id.as_deref(), reply);
     }
@@ -299,7 +298,7 @@ impl NodeServer {
         kind: WaitKind,
     ) {
         // `answer` counts it back.
-        if kind == WaitKind::Wait && !self.may_withhold(local, thread_id, "wait") {
+        if kind == WaitKind::Wait && !self.may_withhold(local, thread_id, Verb::Wait) {
             return;
         }
         let waiter = self.waiter(local, thread_id, kind);
@@ -315,7 +314,7 @@ impl NodeServer {
         &mut self,
         local: usize,
         thread_id: Option<&[u8]>,
-        command: &str,
+        verb: Verb,
     ) -> bool {
         let session = &mut self.sessions[local];
         if session.withheld < MAX_WITHHELD {
@@ -323,7 +322,7 @@ impl NodeServer {
             return true;
         }
         let text = format!("more than {MAX_WITHHELD} requests without a reply");
-        self.reply(local, thread_id, refusal(command, rc::FAIL, &text));
+        self.reply(local, thread_id, refusal(verb, rc::FAIL, &text));
         false
     }
 
@@ -346,14 +345,14 @@ impl NodeServer {
 }
 
 /// Whether key and value fit the limits; if not, the refusal.
-pub(super) fn check_pair(command: &str, key: &[u8], value: &[u8]) -> Result<(), Reply<'static>> {
+pub(super) fn check_pair(verb: Verb, key: &[u8], value: &[u8]) -> Result<(), Reply<'static>> {
     if key.is_empty() || key.len() > MAX_KEY {
         let text = format!("key of {} bytes; 1 to {MAX_KEY} are possible", key.len());
-        return Err(refusal(command, rc::INVALID_KEY_LENGTH, &text));
+        return Err(refusal(verb, rc::INVALID_KEY_LENGTH, &text));
     }
     if value.len() > MAX_VALUE {
         let text = format!("value of {} bytes; {MAX_VALUE} are possible", value.len());
-        return Err(refusal(command, rc::INVALID_VAL_LENGTH, &text));
+        return Err(refusal(verb, rc::INVALID_VAL_LENGTH, &text));
     }
     Ok(())
 }

@@ -5,13 +5,10 @@
 
 use std::borrow::Cow;
 
-use super::service::check_pair;
-use super::{NodeServer, Phase, Session, rc};
+use super::{NodeServer, Phase, Session, rc, refusal};
 use crate::question::{MAX_LEN, Question, SpawnRequest};
-use crate::wire::v1::{
-    Command, Decoder, Fact, Fields, Incoming, MAX_BLOCKS, Maxes, Reply, SpawnBlock,
-};
-use crate::wire::{InitLine, WireError, excerpt, v2};
+use crate::wire::v1::{Decoder, Incoming, MAX_BLOCKS, SpawnBlock};
+use crate::wire::{Command, Fact, Fields, Reply, Verb, WireError, excerpt};
 
 /// Most bytes that a PE may send while a reply to it is withheld.
 const MAX_HELD: usize = 256 * 1024;
@@ -83,11 +80,13 @@ impl NodeServer {
     }
 
     fn first_line(&mut self, local: usize, line: &[u8]) -> Result<(), String> {
-        match Command::decode(line) {
+        match Command::decode_line(line) {
             Ok(Command::Init(asked)) => self.init_line(local, asked),
             Ok(Command::InitAck { id }) => self.introduce(local, id),
-            Ok(Command::Abort { exit_code, message }) => {
-                self.abort(local, exit_code, message);
+            Ok(Command::Abort {
+                exit_code, message, ..
+            }) => {
+                self.abort(local, exit_code, &message);
                 Ok(())
             }
             _ => Err(not_init(line)),
@@ -99,18 +98,18 @@ impl NodeServer {
         let rank = self.rank(local);
         if id != rank {
             let message = format!("this is the connection of PE {rank}, not of PE {id}");
-            self.refuse_line(local, "initack", rc::INVALID_ARG, message);
+            self.line_reply(local, refusal(Verb::InitAck, rc::INVALID_ARG, &message));
             return Err(format!("it calls itself PE {id}"));
         }
-        self.line_reply(local, &Reply::InitAck);
+        self.line_reply(local, Reply::InitAck);
         for fact in [Fact::Size(self.job.size), Fact::Rank(rank), Fact::Debug(0)] {
-            self.line_reply(local, &Reply::Set(fact));
+            self.line_reply(local, Reply::Set(fact));
         }
         Ok(())
     }
 
     fn line(&mut self, local: usize, line: &[u8]) -> Result<(), String> {
-        let fields = Fields::decode(line).map_err(|error| error.to_string())?;
+        let fields = Fields::of_line(line).map_err(|error| error.to_string())?;
         let name = || fields.command_text();
         if self.sessions[local].lines.spawn.is_some() {
             return Err(format!("it sent `{}` within a spawn request", name()));
@@ -119,8 +118,10 @@ impl NodeServer {
             return Err(format!("it sent `{}` twice", name()));
         }
         match Command::from_fields(&fields) {
-            Ok(Command::Abort { exit_code, message }) => {
-                self.abort(local, exit_code, message);
+            Ok(Command::Abort {
+                exit_code, message, ..
+            }) => {
+                self.abort(local, exit_code, &message);
                 Ok(())
             }
             Ok(command) => {
@@ -128,74 +129,46 @@ impl NodeServer {
                 self.serve_line(local, command)
             }
             Err(error) => {
-                self.refuse_line(local, &name(), rc::FAIL, error.to_string());
+                let refused = Reply::Refused {
+                    command: name().into(),
+                    rc: rc::FAIL,
+                    message: error.to_string().into(),
+                };
+                self.line_reply(local, refused);
                 Ok(())
             }
         }
     }
 
     fn serve_line(&mut self, local: usize, command: Command<'_>) -> Result<(), String> {
-        match command {
-            Command::GetMaxes => self.line_reply(local, &Reply::Maxes(Maxes::OURS)),
-            Command::GetAppnum => {
-                let appnum = self.job.appnum_of(self.rank(local));
-                self.line_reply(local, &Reply::Appnum(appnum));
-            }
-            Command::GetUniverseSize => {
-                let size = self.job_attribute(b"universeSize");
-                let size = size.and_then(|size| size.parse().ok()).unwrap_or(-1);
-                self.line_reply(local, &Reply::UniverseSize(size));
-            }
-            Command::GetMyKvsName => {
-                let id = self.job.id.clone();
-                self.line_reply(local, &Reply::MyKvsName(id.as_bytes()));
-            }
-            Command::Put { kvsname, .. } | Command::Get { kvsname, .. }
-                if kvsname != self.job.id.as_bytes() =>
+        let verb = command.verb();
+        let refused = match &command {
+            Command::KvsPut { job_id, .. } | Command::KvsGet { job_id, .. }
+                if job_id.as_deref() != Some(&self.job.id) =>
             {
-                let message = format!("kvsname {} not found", excerpt(kvsname));
-                self.refuse_line(local, command.name(), rc::FAIL, message);
+                let name = excerpt(job_id.as_deref().unwrap_or_default().as_bytes());
+                format!("kvsname {name} not found")
             }
-            Command::Put { key, value, .. } => {
-                let outcome = check_pair("kvs-put", key, value);
-                let reply = match outcome.and_then(|()| self.put(local, key, value)) {
-                    Ok(reply) | Err(reply) => reply,
-                };
-                self.reply(local, None, reply);
-            }
-            Command::Get { key, .. } => {
+            Command::KvsGet { key, .. } => {
                 self.sessions[local].lines.key = key.to_vec();
                 let attribute = self.job_attribute(key).map(|text| text.as_bytes().to_vec());
                 if attribute.is_some() {
-                    self.reply(local, None, v2::Reply::KvsGet(attribute.map(Cow::Owned)));
-                } else {
-                    let asking = self.asking_of(local, None, "kvs-get");
-                    self.kvs_get(asking, key);
+                    self.reply(local, None, Reply::KvsGet(attribute.map(Cow::Owned)));
+                    return Ok(());
                 }
+                return self.serve(local, None, command);
             }
-            Command::Barrier { group: None } => self.fence(local, None)?,
-            Command::Barrier { group: Some(group) } => match self.join_barrier(local, group) {
-                // What other threads of the PE ask for does not wait for it.
-                Ok(()) => self.sessions[local].lines.busy = false,
-                Err(text) => self.refuse_line(local, "barrier_in", rc::FAIL, text),
+            Command::KvsFence { group: Some(group) } => match self.join_barrier(local, group) {
+                Ok(()) => {
+                    // What other threads of the PE ask for does not wait for it.
+                    self.sessions[local].lines.busy = false;
+                    return Ok(());
+                }
+                Err(text) => text,
             },
-            Command::Publish { service, port } => {
-                let (name, port) = (service.to_vec(), port.to_vec());
-                let question = Question::Publish { name, port };
-                self.ask_for_name(local, None, "name-publish", &question);
-            }
-            Command::Lookup { service } => {
-                let name = service.to_vec();
-                self.ask_for_name(local, None, "name-lookup", &Question::LookupName { name });
-            }
-            Command::Unpublish { service } => {
-                let name = service.to_vec();
-                self.ask_for_name(local, None, "name-unpublish", &Question::Unpublish { name });
-            }
-            Command::Finalize => self.finalize(local, None),
-            // Dealt with before.
-            Command::Init(InitLine { .. }) | Command::InitAck { .. } | Command::Abort { .. } => {}
-        }
+            _ => return self.serve(local, None, command),
+        };
+        self.line_reply(local, refusal(verb, rc::FAIL, &refused));
         Ok(())
     }
 
@@ -225,76 +198,26 @@ impl NodeServer {
         }
         state.busy = true;
         match spawn.failure {
-            None => self.ask_for(local, None, "spawn", &Question::Spawn(spawn.request)),
-            Some(text) => self.refuse_line(local, "spawn", rc::FAIL, text),
+            None => self.ask_for(local, None, Verb::Spawn, &Question::Spawn(spawn.request)),
+            Some(text) => self.line_reply(local, refusal(Verb::Spawn, rc::FAIL, &text)),
         }
     }
 
-    /// Queues a reply of PMI-2 as one of PMI-1.
-    pub(super) fn reply_in_line(&mut self, local: usize, reply: v2::Reply<'_>) {
-        let (command, rc, message) = match reply {
-            v2::Reply::KvsPut => return self.line_reply(local, &Reply::Put),
-            v2::Reply::KvsGet(Some(value)) => {
-                return self.line_reply(local, &Reply::Get(Some(&value)));
-            }
-            v2::Reply::KvsGet(None) => {
-                let key = excerpt(&self.sessions[local].lines.key);
-                ("get", rc::FAIL, format!("key_{key}_not_found"))
-            }
-            v2::Reply::KvsFence => {
-                let tag = self.sessions[local].lines.has_tags.then_some(0);
-                return self.line_reply(local, &Reply::Barrier(tag));
-            }
-            v2::Reply::NamePublished => return self.line_reply(local, &Reply::Publish),
-            v2::Reply::NameFound(port) => return self.line_reply(local, &Reply::Lookup(&port)),
-            v2::Reply::NameUnpublished => return self.line_reply(local, &Reply::Unpublish),
-            v2::Reply::Spawned { job_id, errcodes } => {
-                let job_id = job_id.as_deref().map(str::as_bytes);
-                return self.line_reply(local, &Reply::Spawn { job_id, errcodes });
-            }
-            v2::Reply::Finalize => return self.line_reply(local, &Reply::Finalize),
-            v2::Reply::Refused {
-                command,
-                rc,
-                message,
-            } => {
-                let command = match &command[..] {
-                    "kvs-put" => "put",
-                    "kvs-get" => "get",
-                    "kvs-fence" => "barrier_in",
-                    "name-publish" => "publish_name",
-                    "name-lookup" => "lookup_name",
-                    "name-unpublish" => "unpublish_name",
-                    _ => "spawn",
-                };
-                (command, rc, message.into_owned())
-            }
-            // What PMI-1 cannot ask is not answered.
-            _ => return,
-        };
-        self.refuse_line(local, command, rc, message);
-    }
-
-    fn refuse_line(&mut self, local: usize, command: &str, rc: i32, message: String) {
-        let reply = Reply::Refused {
-            reply: Reply::name_for(command).into(),
-            rc,
-            message: message.into(),
-        };
-        self.line_reply(local, &reply);
-    }
-
     /// Queues a reply; then the PE's next request may be served.
-    fn line_reply(&mut self, local: usize, reply: &Reply<'_>) {
+    pub(super) fn line_reply(&mut self, local: usize, mut reply: Reply<'_>) {
         let session = &mut self.sessions[local];
-        if let Err(error) = reply.encode(&mut session.replies) {
-            let refused = Reply::Refused {
-                reply: reply.name().into(),
-                rc: rc::FAIL,
-                message: error.to_string().into(),
-            };
+        match &mut reply {
+            Reply::KvsGet(None) => {
+                let text = format!("key_{}_not_found", excerpt(&session.lines.key));
+                reply = refusal(Verb::KvsGet, rc::FAIL, &text);
+            }
+            Reply::KvsFence { tag } => *tag = session.lines.has_tags.then_some(0),
+            _ => {}
+        }
+        if let Err(error) = reply.encode_line(&mut session.replies) {
+            let refused = refusal(reply.verb().unwrap_or(Verb::Init), rc::FAIL, &error);
             // A refusal has legible text of bounded length, so it can be sent.
-            let _ = refused.encode(&mut session.replies);
+            let _ = refused.encode_line(&mut session.replies);
         }
         if session.end_of_request() {
             self.resumed.push(local);
@@ -305,7 +228,7 @@ impl NodeServer {
     /// Queues a reply to a request behind which others may have been served, or are being served.
     pub(in crate::server) fn late_line_reply(&mut self, local: usize, reply: &Reply<'_>) {
         let session = &mut self.sessions[local];
-        if session.phase != Phase::Over && reply.encode(&mut session.replies).is_ok() {
+        if session.phase != Phase::Over && reply.encode_line(&mut session.replies).is_ok() {
             self.list(local);
         }
     }

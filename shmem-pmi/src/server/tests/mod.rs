@@ -8,8 +8,9 @@ use super::*;
 use crate::client::calls::{Initialise, NodeAttr, PutNodeAttr};
 use crate::client::{Client, ClientConfig};
 use crate::tree::Tree;
+use crate::wire::Reply;
 use crate::wire::tree::Body;
-use crate::wire::v2::{Incoming, Reply, Response};
+use crate::wire::v2::{Incoming, Response};
 use proptest::prelude::*;
 
 fn job(size: u32) -> Job {

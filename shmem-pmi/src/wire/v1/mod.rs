@@ -34,15 +34,10 @@
 //! 1024 bytes, so no longer line is sent ([`MAX_SENT_LINE`]). What comes from others may be
 //! longer ([`MAX_LINE`], [`MAX_BLOCK`]).
 
-mod command;
-mod line;
-mod reply;
+mod decoder;
 mod spawn;
 
-pub use super::init::{InitLine, InitReply};
-pub use command::Command;
-pub use line::{Decoder, Fields, Incoming};
-pub use reply::{Fact, Maxes, Reply};
+pub use decoder::{Decoder, Incoming};
 pub use spawn::{SpawnBlock, encode_spawn};
 
 /// Longest line that is sent, in bytes with its newline: C clients have buffers of 1024 bytes, of

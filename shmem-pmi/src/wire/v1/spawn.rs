@@ -1,13 +1,9 @@
 //! The request to start other processes: one block of lines for each program.
 
-use std::fmt::Display;
-
-use super::line::split_pair;
-use super::{MAX_BLOCK, MAX_SENT_LINE};
 use crate::question::{SpawnCommand, SpawnRequest};
-use crate::wire::{WireError, excerpt};
-
-const COMMAND: &str = "spawn";
+use crate::wire::WireError;
+use crate::wire::fields::Fields;
+use crate::wire::writer::Writer;
 
 /// One block: a program, and which block of the request it is.
 ///
@@ -45,7 +41,7 @@ pub struct SpawnBlock {
 impl SpawnBlock {
     /// Number of a block and of all blocks of its request, if these can be read.
     pub fn numbers(block: &[u8]) -> Option<(u32, u32)> {
-        Lines(block).numbers().ok()
+        numbers(&Fields::of_block(block).ok()?).ok()
     }
 
     /// Reads a block, from `mcmd=spawn` to the line before `endcmd`.
@@ -55,35 +51,25 @@ impl SpawnBlock {
     /// It is another command, or a line is absent or has an impossible value. The next message can
     /// be read.
     pub fn decode(block: &[u8]) -> Result<Self, WireError> {
-        let lines = Lines(block);
-        match lines.get("mcmd") {
-            Some(b"spawn") => {}
-            name => {
-                return Err(WireError::UnknownCommand {
-                    name: excerpt(name.unwrap_or_default()),
-                });
-            }
+        let lines = Fields::of_block(block)?;
+        if lines.command() != b"spawn" {
+            return Err(lines.unknown());
         }
-        let (number, total) = lines.numbers()?;
-        let program = match lines.get("execname") {
-            Some(b"") => return Err(lines.bad("execname", "the name of a program")),
-            Some(program) => program.to_vec(),
-            None => return Err(lines.missing("execname")),
-        };
-        let procs = lines.number("nprocs")?;
-        let procs = procs.ok_or_else(|| lines.missing("nprocs"))?;
+        let (number, total) = numbers(&lines)?;
+        let program = lines.need("execname")?.into_owned();
+        let procs = lines.need_number("nprocs", "a number")?;
         if procs == 0 {
             return Err(lines.bad("nprocs", "at least 1 process"));
         }
-        let count = lines.number("argcnt")?.unwrap_or(0);
+        let count: usize = lines.number("argcnt", "a number")?.unwrap_or(0);
         let mut args = Vec::new();
         for (key, value) in lines.pairs() {
             // Arguments stand in their order.
-            if args.len() < count as usize && key == format!("arg{}", args.len() + 1).as_bytes() {
+            if args.len() < count && key == format!("arg{}", args.len() + 1).as_bytes() {
                 args.push(value.to_vec());
             }
         }
-        if args.len() != count as usize {
+        if args.len() != count {
             return Err(lines.bad("argcnt", "the number of lines arg1, arg2 and so on"));
         }
         Ok(Self {
@@ -93,9 +79,9 @@ impl SpawnBlock {
                 program,
                 args,
                 procs,
-                info: lines.list("info_num", "info_key_", "info_val_")?,
+                info: list(&lines, "info_num", ["info_key_", "info_val_"])?,
             },
-            preputs: lines.list("preput_num", "preput_key_", "preput_val_")?,
+            preputs: list(&lines, "preput_num", ["preput_key_", "preput_val_"])?,
         })
     }
 }
@@ -105,185 +91,83 @@ impl SpawnBlock {
 /// # Errors
 ///
 /// There is no program, a text has a newline or NUL, a name or value (other than an argument) is
-/// empty, a line is longer than [`super::MAX_SENT_LINE`] or a block longer than [`MAX_BLOCK`].
+/// empty, a line is longer than [`super::MAX_SENT_LINE`] or a block longer than [`super::MAX_BLOCK`].
 /// `out` is then unchanged.
 pub fn encode_spawn(request: &SpawnRequest, out: &mut Vec<u8>) -> Result<(), WireError> {
     let start = out.len();
-    let mut blocks = Blocks { out, error: None };
+    let written = write_blocks(request, out);
+    if written.is_err() {
+        out.truncate(start);
+    }
+    written
+}
+
+fn write_blocks(request: &SpawnRequest, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let empty = |what| Err(WireError::Empty { what });
     if request.commands.is_empty() {
-        blocks.error = Some(WireError::Empty {
-            what: "the list of programs",
-        });
+        return empty("the list of programs");
     }
-    for (number, command) in (1..).zip(&request.commands) {
-        let from = blocks.out.len();
-        blocks.line("mcmd", b"spawn");
-        blocks.number("nprocs", command.procs);
-        blocks.value("execname", &command.program);
-        blocks.number("totspawns", request.commands.len());
-        blocks.number::<u32>("spawnssofar", number);
-        for (at, arg) in (1..).zip(&command.args) {
-            blocks.line(&format!("arg{at}"), arg);
+    for (number, command) in (1u32..).zip(&request.commands) {
+        if command.program.is_empty() {
+            return empty("the name of a program");
         }
-        blocks.number("argcnt", command.args.len());
-        blocks.list(
-            ["preput_num", "preput_key_", "preput_val_"],
-            &request.preputs,
-        );
-        blocks.list(["info_num", "info_key_", "info_val_"], &command.info);
-        let len = blocks.out.len() - from;
-        blocks.out.extend_from_slice(b"endcmd\n");
-        if len > MAX_BLOCK {
-            blocks.error = Some(WireError::TooLong {
-                what: "PMI-1 block",
-                len,
-                max: MAX_BLOCK,
-            });
-        }
+        let mut w = Writer::block(out, "spawn");
+        w.number("nprocs", command.procs);
+        w.field("execname", &command.program);
+        w.number("totspawns", request.commands.len() as u64);
+        w.number("spawnssofar", number);
+        w.list("arg", 1, &command.args);
+        w.number("argcnt", command.args.len() as u64);
+        w.number("preput_num", request.preputs.len() as u64);
+        w.pairs(["preput_key_", "preput_val_"], &request.preputs);
+        w.number("info_num", command.info.len() as u64);
+        w.pairs(["info_key_", "info_val_"], &command.info);
+        w.finish()?;
     }
-    match blocks.error {
-        None => Ok(()),
-        Some(error) => {
-            out.truncate(start);
-            Err(error)
-        }
-    }
+    Ok(())
 }
 
-struct Blocks<'o> {
-    out: &'o mut Vec<u8>,
-    error: Option<WireError>,
-}
-
-impl Blocks<'_> {
-    fn line(&mut self, name: &str, value: &[u8]) {
-        if value.iter().any(|b| matches!(b, b'\n' | 0)) {
-            self.error = Some(WireError::NotOneWord {
-                what: "a line of spawn",
-                text: excerpt(value),
-            });
-        }
-        let len = name.len() + value.len() + 2;
-        if len > MAX_SENT_LINE {
-            self.error = Some(WireError::TooLong {
-                what: "a line of spawn",
-                len,
-                max: MAX_SENT_LINE,
-            });
-        }
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.push(b'=');
-        self.out.extend_from_slice(value);
-        self.out.push(b'\n');
-    }
-
-    fn value(&mut self, name: &str, value: &[u8]) {
-        if value.is_empty() {
-            self.error = Some(WireError::Empty {
-                what: "a line of spawn",
-            });
-        }
-        self.line(name, value);
-    }
-
-    fn number<T: Display>(&mut self, name: &str, number: T) {
-        self.line(name, number.to_string().as_bytes());
-    }
-
-    fn list(&mut self, [count, key, value]: [&str; 3], pairs: &[(Vec<u8>, Vec<u8>)]) {
-        self.number(count, pairs.len());
-        for (at, (k, v)) in pairs.iter().enumerate() {
-            self.value(&format!("{key}{at}"), k);
-            self.value(&format!("{value}{at}"), v);
-        }
+/// Which block of a request it is, and of how many.
+fn numbers(lines: &Fields<'_>) -> Result<(u32, u32), WireError> {
+    let total = lines.number("totspawns", "a number")?.unwrap_or(1);
+    let number = lines.number("spawnssofar", "a number")?.unwrap_or(1);
+    match (1..=total).contains(&number) {
+        true => Ok((number, total)),
+        false => Err(lines.bad("spawnssofar", "a number from 1 to totspawns")),
     }
 }
 
 /// Key and value as they are kept.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// The lines of a block, each a key and a value that ends with the line.
-#[derive(Clone, Copy)]
-struct Lines<'a>(&'a [u8]);
-
-impl<'a> Lines<'a> {
-    fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        self.0.split(|&b| b == b'\n').filter_map(split_pair)
-    }
-
-    fn get(self, name: &str) -> Option<&'a [u8]> {
-        let name = name.as_bytes();
-        self.pairs()
-            .find_map(|(key, value)| (key == name).then_some(value))
-    }
-
-    fn number(self, name: &'static str) -> Result<Option<u32>, WireError> {
-        let Some(value) = self.get(name) else {
-            return Ok(None);
+/// Pairs whose keys and values stand in lines with the same number. In one pass, for a list
+/// may be as long as the block.
+fn list(
+    lines: &Fields<'_>,
+    count: &'static str,
+    [key, value]: [&'static str; 2],
+) -> Result<Vec<Pair>, WireError> {
+    let announced = lines.number(count, "a number")?.unwrap_or(0);
+    let numbered = |prefix: &'static str| {
+        let number = move |name: &[u8]| {
+            let digits = name.strip_prefix(prefix.as_bytes())?;
+            std::str::from_utf8(digits).ok()?.parse().ok()
         };
-        match std::str::from_utf8(value).map(|text| text.trim().parse()) {
-            Ok(Ok(number)) => Ok(Some(number)),
-            _ => Err(self.bad(name, "a number")),
-        }
+        let mut found: Vec<(usize, Vec<u8>)> = lines
+            .pairs()
+            .filter_map(|(name, text)| Some((number(name)?, text.to_vec())))
+            .filter(|(at, _)| *at < announced)
+            .collect();
+        found.sort_by_key(|(at, _)| *at);
+        found.dedup_by_key(|(at, _)| *at);
+        found
+    };
+    let (keys, values) = (numbered(key), numbered(value));
+    if keys.len() != announced || values.len() != announced {
+        return Err(lines.bad(count, "the number of pairs of lines that follow"));
     }
-
-    fn numbers(self) -> Result<(u32, u32), WireError> {
-        let total = self.number("totspawns")?.unwrap_or(1);
-        let number = self.number("spawnssofar")?.unwrap_or(1);
-        match (1..=total).contains(&number) {
-            true => Ok((number, total)),
-            false => Err(self.bad("spawnssofar", "a number from 1 to totspawns")),
-        }
-    }
-
-    /// Pairs whose keys and values stand in lines with the same number. In one pass, for a list
-    /// may be as long as the block.
-    fn list(
-        self,
-        count: &'static str,
-        key: &'static str,
-        value: &'static str,
-    ) -> Result<Vec<Pair>, WireError> {
-        let announced = self.number(count)?.unwrap_or(0) as usize;
-        let numbered = |prefix: &'static str| {
-            let number = move |name: &[u8]| {
-                let digits = name.strip_prefix(prefix.as_bytes())?;
-                std::str::from_utf8(digits).ok()?.parse().ok()
-            };
-            let mut found: Vec<(usize, &[u8])> = self
-                .pairs()
-                .filter_map(|(name, text)| Some((number(name)?, text)))
-                .filter(|(at, _)| *at < announced)
-                .collect();
-            found.sort_by_key(|(at, _)| *at);
-            found.dedup_by_key(|(at, _)| *at);
-            found
-        };
-        let (keys, values) = (numbered(key), numbered(value));
-        if keys.len() != announced || values.len() != announced {
-            return Err(self.bad(count, "the number of pairs of lines that follow"));
-        }
-        let pairs = keys.into_iter().zip(values);
-        Ok(pairs
-            .map(|((_, key), (_, value))| (key.to_vec(), value.to_vec()))
-            .collect())
-    }
-
-    fn missing(self, field: &'static str) -> WireError {
-        WireError::MissingField {
-            command: COMMAND.to_owned(),
-            field,
-        }
-    }
-
-    fn bad(self, field: &'static str, expected: &'static str) -> WireError {
-        WireError::BadField {
-            command: COMMAND.to_owned(),
-            field,
-            value: self.get(field).map_or_else(String::new, excerpt),
-            expected,
-        }
-    }
+    let pairs = keys.into_iter().zip(values);
+    Ok(pairs.map(|((_, key), (_, value))| (key, value)).collect())
 }
 
 #[cfg(test)]

@@ -273,7 +273,8 @@ mod tests {
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..8),
             cuts in prop::collection::vec(1usize..9, 1..40),
         ) {
-            let mut stream = InitLine::V2.to_string().into_bytes();
+            let mut stream = Vec::new();
+            InitLine::V2.encode(&mut stream);
             for (i, body) in bodies.iter().enumerate() {
                 let header = if i % 2 == 0 {
                     format!("{:<6}", body.len())

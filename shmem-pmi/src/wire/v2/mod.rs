@@ -74,15 +74,8 @@
 /// Most bytes in one part of what an operation with data carries, before hexadecimal coding.
 pub const DATA_PART: usize = 24 << 10;
 
-mod codec;
-mod fields;
 mod frame;
-mod request;
-mod response;
-mod spawn;
+mod message;
 
-pub use super::init::{InitLine, InitReply};
-pub use fields::Fields;
 pub use frame::{Decoder, HEADER_LEN, Incoming, MAX_BODY, MAX_LINE};
-pub use request::{Command, Request};
-pub use response::{FullInitReply, Reply, Response};
+pub use message::{Request, Response};

@@ -1,4 +1,5 @@
-//! The fields of `spawn`: unlike those of other commands they come in an order that means something.
+//! The fields of `spawn` with PMI-2: unlike those of other commands they come in an order that means
+//! something. The blocks of PMI-1 are [`super::v1::SpawnBlock`].
 //!
 //! ```text
 //! cmd=spawn;ncmds=2;preputcount=1;ppkey0=K;ppval0=V;
@@ -7,9 +8,10 @@
 //! ```
 
 use super::codec::Codec;
-use super::fields::{BodyWriter, Fields};
+use super::fields::Fields;
+use super::writer::Writer;
+use super::{Version, WireError};
 use crate::question::{SpawnCommand, SpawnRequest};
-use crate::wire::WireError;
 
 /// A key whose value has not come, and the pairs so far.
 #[derive(Default)]
@@ -74,7 +76,7 @@ impl<'a> Codec<'a, SpawnRequest> for Programs {
         decode(fields)
     }
 
-    fn write(&self, w: &mut BodyWriter<'_>, request: &SpawnRequest) {
+    fn write(&self, w: &mut Writer<'_>, request: &SpawnRequest) {
         encode(request, w);
     }
 }
@@ -120,10 +122,7 @@ fn decode(fields: &Fields<'_>) -> Result<SpawnRequest, WireError> {
             return Err(fields.bad("subcmd", "its fields in their order"));
         }
     }
-    let last = current.ok_or(WireError::MissingField {
-        command: fields.command_text(),
-        field: "subcmd",
-    })?;
+    let last = current.ok_or_else(|| fields.missing("subcmd"))?;
     commands.push(last.done(fields)?);
     if fields
         .number("ncmds", "a number")?
@@ -155,25 +154,17 @@ fn set<T>(place: &mut T, value: Option<T>) -> bool {
     })
 }
 
-fn encode(request: &SpawnRequest, w: &mut BodyWriter<'_>) {
-    let pairs = |w: &mut BodyWriter<'_>, [key, value]: [&str; 2], pairs: &[(Vec<u8>, Vec<u8>)]| {
-        for (at, (k, v)) in pairs.iter().enumerate() {
-            w.field(&format!("{key}{at}"), k);
-            w.field(&format!("{value}{at}"), v);
-        }
-    };
+fn encode(request: &SpawnRequest, w: &mut Writer<'_>) {
     w.number("ncmds", request.commands.len() as u64);
     w.number("preputcount", request.preputs.len() as u64);
-    pairs(w, ["ppkey", "ppval"], &request.preputs);
+    w.pairs(["ppkey", "ppval"], &request.preputs);
     for command in &request.commands {
         w.field("subcmd", &command.program);
         w.number("maxprocs", command.procs);
         w.number("argc", command.args.len() as u64);
-        for (at, arg) in command.args.iter().enumerate() {
-            w.field(&format!("argv{at}"), arg);
-        }
+        w.list("argv", 0, &command.args);
         w.number("infokeycount", command.info.len() as u64);
-        pairs(w, ["infokey", "infoval"], &command.info);
+        w.pairs(["infokey", "infoval"], &command.info);
     }
 }
 
@@ -193,21 +184,24 @@ impl<'a> Codec<'a, Vec<i32>> for Errcodes {
             .ok_or_else(|| fields.bad("errcodes", "numbers between commas"))
     }
 
-    fn write(&self, w: &mut BodyWriter<'_>, codes: &Vec<i32>) {
-        w.number(
-            "nerrs",
-            codes.iter().filter(|&&code| code != 0).count() as u64,
-        );
-        if !codes.is_empty() {
-            let codes: Vec<_> = codes.iter().map(i32::to_string).collect();
-            w.field("errcodes", codes.join(",").as_bytes());
+    fn write(&self, w: &mut Writer<'_>, codes: &Vec<i32>) {
+        if w.version() == Version::V2 {
+            let errors = codes.iter().filter(|&&code| code != 0);
+            w.number("nerrs", errors.count() as u64);
+        }
+        let codes: Vec<_> = codes.iter().map(i32::to_string).collect();
+        let codes = codes.join(",");
+        // Clients take absent codes for zeros, and those of PMI-1 read no longer line.
+        if !codes.is_empty() && w.fits(codes.len() + 20) {
+            w.field("errcodes", codes.as_bytes());
         }
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::{Command, Request};
+    use super::super::Command;
+    use super::super::v2::Request;
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
