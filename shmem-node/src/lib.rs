@@ -57,6 +57,7 @@ pub mod pages;
 pub mod pe_block;
 pub mod recording;
 pub mod rendezvous;
+mod routine;
 pub mod segment;
 pub mod settings;
 mod slot;

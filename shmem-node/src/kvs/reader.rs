@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::layout::KvsLayout;
-use super::locks::{Held, Locks, ReaderLock};
+use super::locks::{Held, Locks};
 use super::region::Region;
 use super::{MAX_VALUE, PATIENCE, Store};
 use crate::settings::StoreKind;
@@ -19,8 +19,10 @@ use crate::sys::Mapping;
 #[derive(Debug)]
 pub struct Reader {
     region: Option<Region>,
-    lock: Option<ReaderLock>,
-    /// How long to wait for it.
+    locks: Option<Locks>,
+    /// Position of the PE on its node.
+    local: usize,
+    /// How long to wait for a lock.
     pub(super) patience: Duration,
     /// Whether a lock was not to be had: it is not waited for twice.
     given_up: AtomicBool,
@@ -42,7 +44,8 @@ impl Reader {
         let region = unsafe { Region::new(tables, layout) };
         Self {
             region: region.filter(|_| kind != StoreKind::Message),
-            lock: locks.map(|locks| locks.of_reader(local)),
+            locks,
+            local,
             patience: PATIENCE,
             given_up: AtomicBool::new(false),
         }
@@ -54,19 +57,19 @@ impl Reader {
     #[inline]
     pub fn read<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let region = self.region.as_ref()?;
-        let _held = match self.lock {
+        let _held = match self.locks {
             None => return region.value(key).map(f),
-            Some(lock) => self.enter(lock, region)?,
+            Some(locks) => self.enter(locks, region)?,
         };
         region.value(key).map(f)
     }
 
     #[cold]
-    fn enter(&self, lock: ReaderLock, region: &Region) -> Option<Held> {
+    fn enter(&self, locks: Locks, region: &Region) -> Option<Held> {
         if self.given_up.load(Ordering::Relaxed) {
             return None;
         }
-        let held = lock.enter(self.patience);
+        let held = locks.enter(self.local, self.patience);
         if held.is_none() {
             self.given_up.store(true, Ordering::Relaxed);
         }

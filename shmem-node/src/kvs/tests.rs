@@ -36,9 +36,6 @@ impl Made {
         let heap = Mapping::new(heap.as_fd(), REGION, true).unwrap();
         // SAFETY: nothing else is in there.
         let locks = unsafe { Locks::new(kind, &heap, 0, READERS) };
-        if let Some(locks) = locks {
-            locks.init().unwrap();
-        }
         Self {
             layout,
             kind,

@@ -11,10 +11,9 @@
 #![forbid(unsafe_code)]
 
 mod recorder;
-mod routine;
 
+pub use crate::routine::{Group, ROUTINES, Routine};
 pub use recorder::{Recorder, room};
-pub use routine::{Group, ROUTINES, Routine};
 
 use serde::{Deserialize, Serialize};
 

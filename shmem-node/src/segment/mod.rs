@@ -166,11 +166,6 @@ impl NodeSegment {
             tables_layout: tl,
             heap_layout: hl,
         };
-        if let Some(locks) = view.kvs_locks() {
-            locks
-                .init()
-                .map_err(os("make the lock of the key-value store", 0))?;
-        }
         Ok(Self {
             tables_fd,
             heap_fd,

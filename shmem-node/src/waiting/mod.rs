@@ -10,6 +10,7 @@
 mod place;
 mod record;
 
+pub use crate::routine::{Collective, Form};
 pub use place::Place;
 pub use record::{Record, Seen, WAITERS};
 
@@ -24,58 +25,12 @@ pub const WORDS: usize = FACTS + place::WORDS;
 const FACTS: usize = 5;
 
 numbered! {
-    /// A collective operation.
-    Collective {
-        Barrier = 1, "barrier";
-        Sync = 2, "sync";
-        Broadcast = 3, "broadcast";
-        Reduce = 4, "reduction";
-        Scan = 5, "scan";
-        Fcollect = 6, "fcollect";
-        Collect = 7, "collect";
-        Alltoall = 8, "alltoall";
-        Split = 9, "split";
-        Finalize = 10, "finalize";
-        Alloc = 11, "alloc";
-        Realloc = 12, "realloc";
-        Free = 13, "free";
-        Destroy = 14, "destroy";
-        AllGather = 15, "all_gather";
-        AllGatherParts = 16, "all_gather_parts";
-    }
-}
-
-impl Collective {
-    /// What who calls it is in: routines by their names, others as words with an article.
-    #[must_use]
-    pub fn phrase(self) -> String {
-        let text = self.text();
-        match self {
-            Self::Alloc | Self::Realloc | Self::Free | Self::Destroy => text.into(),
-            Self::Fcollect | Self::Collect | Self::Alltoall | Self::Finalize => text.into(),
-            Self::AllGather | Self::AllGatherParts => text.into(),
-            _ => format!("a {text}"),
-        }
-    }
-}
-
-numbered! {
     /// How the members of a team are named.
     TeamKind {
         World = 1, "the world team";
         Shared = 2, "the shared team";
         Split = 3, "the team";
         Active = 4, "the active set";
-    }
-}
-
-numbered! {
-    /// The routine that waits for words of memory.
-    Form {
-        Until = 1, "wait_until";
-        All = 2, "wait_until_all";
-        Any = 3, "wait_until_any";
-        Some = 4, "wait_until_some";
     }
 }
 

@@ -5,10 +5,10 @@
 //! `SHMEM_PMI_STORE=rwlock` or `2n` selects them; in a job with any other setting nothing here runs. Their
 //! words lie in the heap memory, which PEs may write.
 
+mod deadline;
 mod rwlock;
 mod two_n;
 
-use std::io;
 use std::time::Duration;
 
 use crate::settings::StoreKind;
@@ -36,9 +36,9 @@ impl Locks {
     ) -> Option<Self> {
         match kind {
             StoreKind::Shared | StoreKind::Message => None,
-            // SAFETY: by the caller; it is touched by the functions of the threads library alone.
+            // SAFETY: by the caller; it consists of atomics, and zero is its initial state.
             StoreKind::RwLock => Some(Self::RwLock(unsafe { heap.get(at) })),
-            // SAFETY: by the caller; they consist of atomics, and zero is their initial state.
+            // SAFETY: as above.
             StoreKind::TwoN => Some(Self::TwoN(unsafe {
                 heap.slice(at + size_of::<RwLock>(), n_local)
             })),
@@ -50,24 +50,18 @@ impl Locks {
         size_of::<RwLock>() + n_local * size_of::<Pair>()
     }
 
-    /// For the agent, before anybody uses them.
-    pub(crate) fn init(&self) -> io::Result<()> {
-        match self {
-            Self::RwLock(lock) => lock.init(),
-            Self::TwoN(_) => Ok(()),
-        }
-    }
-
-    /// What the PE at position `local` of its node locks.
-    pub(super) fn of_reader(&self, local: usize) -> ReaderLock {
-        match self {
-            Self::RwLock(lock) => ReaderLock::One(lock),
-            Self::TwoN(pairs) => ReaderLock::Own(&pairs[local]),
-        }
+    /// For the PE at position `local` of its node: the lock, held; `None` if that took longer than
+    /// `patience`.
+    pub(super) fn enter(self, local: usize, patience: Duration) -> Option<Held> {
+        let entered = match self {
+            Self::RwLock(lock) => lock.enter(patience),
+            Self::TwoN(pairs) => pairs[local].enter(patience),
+        };
+        entered.then_some(Held { locks: self, local })
     }
 
     /// For the writer; false if a reader does not leave.
-    pub(super) fn exclude(&self, patience: Duration) -> bool {
+    pub(super) fn exclude(self, patience: Duration) -> bool {
         match self {
             Self::RwLock(lock) => lock.exclude(patience),
             Self::TwoN(pairs) => two_n::exclude(pairs, patience),
@@ -75,42 +69,68 @@ impl Locks {
     }
 
     /// For the writer, which has excluded the readers.
-    pub(super) fn admit(&self) {
+    pub(super) fn admit(self) {
         match self {
-            Self::RwLock(lock) => lock.leave(),
+            Self::RwLock(lock) => lock.admit(),
             Self::TwoN(pairs) => two_n::admit(pairs),
         }
     }
 }
 
-/// What a reader locks.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum ReaderLock {
-    /// That of all readers.
-    One(&'static RwLock),
-    /// This one's.
-    Own(&'static Pair),
-}
-
-impl ReaderLock {
-    /// The lock, held; `None` if that took longer than `patience`.
-    pub(super) fn enter(self, patience: Duration) -> Option<Held> {
-        let entered = match self {
-            Self::One(lock) => lock.enter(patience),
-            Self::Own(pair) => pair.enter(patience),
-        };
-        entered.then_some(Held(self))
-    }
-}
-
 /// A reader's lock, until this is dropped.
-pub(super) struct Held(ReaderLock);
+pub(super) struct Held {
+    locks: Locks,
+    local: usize,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        match self.0 {
-            ReaderLock::One(lock) => lock.leave(),
-            ReaderLock::Own(pair) => pair.leave(),
+        match self.locks {
+            Locks::RwLock(lock) => lock.leave(),
+            Locks::TwoN(pairs) => pairs[self.local].leave(),
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    pub(super) const LONG: Duration = Duration::from_secs(60);
+    pub(super) const SHORT: Duration = Duration::from_millis(20);
+    pub(super) const READERS: usize = 4;
+
+    /// Two words that the writer changes one after the other are the same for all readers.
+    pub(super) fn readers_and_the_writer_take_turns(
+        enter: impl Fn(usize) + Sync,
+        leave: impl Fn(usize) + Sync,
+        exclude: impl Fn(),
+        admit: impl Fn(),
+    ) {
+        let words = [const { AtomicUsize::new(0) }; 2];
+        std::thread::scope(|s| {
+            // Two threads of each PE.
+            for reader in (0..READERS).chain(0..READERS) {
+                let (words, enter, leave) = (&words, &enter, &leave);
+                s.spawn(move || {
+                    for _ in 0..500 {
+                        enter(reader);
+                        let seen = words.each_ref().map(|w| w.load(Ordering::Relaxed));
+                        leave(reader);
+                        assert_eq!(seen[0], seen[1]);
+                    }
+                });
+            }
+            for _ in 0..200 {
+                exclude();
+                for word in &words {
+                    word.fetch_add(1, Ordering::Relaxed);
+                    std::thread::yield_now();
+                }
+                admit();
+            }
+        });
+        assert_eq!(words[0].load(Ordering::Relaxed), 200);
     }
 }

@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use super::deadline::Deadline;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
 
@@ -41,14 +42,13 @@ impl Mutex {
 
     #[cold]
     fn lock_slowly(&self, patience: Duration) -> bool {
-        let end = sys::monotonic_ns().saturating_add(patience.as_nanos() as u64);
-        // ORDERING(kvs-mutex): pairs with `unlock`. Who has slept does not know whether others do.
+        let end = Deadline::after(patience);
+        // ORDERING(kvs-mutex): pairs with `unlock`. A thread that has slept does not know whether
+        // others do.
         while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
-            let now = sys::monotonic_ns();
-            if now >= end {
+            if !end.sleep(&self.0, AWAITED) {
                 return false;
             }
-            sys::futex_wait(&self.0, AWAITED, Some(Duration::from_nanos(end - now)));
         }
         true
     }
@@ -137,42 +137,18 @@ pub(crate) fn admit(pairs: &[Pair]) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::tests::{LONG, READERS, SHORT, readers_and_the_writer_take_turns};
     use super::*;
-    use std::sync::atomic::AtomicUsize;
-
-    const LONG: Duration = Duration::from_secs(60);
-    const SHORT: Duration = Duration::from_millis(20);
 
     #[test]
-    fn readers_and_the_writer_take_turns() {
-        const READERS: usize = 4;
+    fn one_takes_turns_with_all() {
         let pairs: [Pair; READERS] = Default::default();
-        let words = [const { AtomicUsize::new(0) }; 2];
-        std::thread::scope(|s| {
-            for pair in &pairs {
-                let words = &words;
-                // Two threads of one PE.
-                for _ in 0..2 {
-                    s.spawn(move || {
-                        for _ in 0..500 {
-                            assert!(pair.enter(LONG));
-                            let seen = words.each_ref().map(|w| w.load(Ordering::Relaxed));
-                            pair.leave();
-                            assert_eq!(seen[0], seen[1]);
-                        }
-                    });
-                }
-            }
-            for _ in 0..200 {
-                assert!(exclude(&pairs, LONG));
-                for word in &words {
-                    word.fetch_add(1, Ordering::Relaxed);
-                    std::thread::yield_now();
-                }
-                admit(&pairs);
-            }
-        });
-        assert_eq!(words[0].load(Ordering::Relaxed), 200);
+        readers_and_the_writer_take_turns(
+            |reader| assert!(pairs[reader].enter(LONG)),
+            |reader| pairs[reader].leave(),
+            || assert!(exclude(&pairs, LONG)),
+            || admit(&pairs),
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What a PE can be recorded to do: the routines of OpenSHMEM, folded where forms differ in types only, the steps
-//! of its start and end, and what its connections do meanwhile.
+//! What a PE can be in, as [`crate::waiting`] shows it and [`crate::recording`] records it: the routines of
+//! OpenSHMEM, folded where forms differ in types only, the steps of its start and end, and what its connections
+//! do meanwhile.
 
-use crate::numbered::numbered;
-use crate::waiting::{Collective, Form};
+use crate::numbered::{numbered, some_of};
 
 numbered! {
     /// A routine, or a step of the PE's life.
@@ -108,36 +108,34 @@ impl Routine {
     }
 }
 
-impl From<Collective> for Routine {
-    fn from(call: Collective) -> Self {
-        match call {
-            Collective::Barrier => Self::Barrier,
-            Collective::Sync => Self::Sync,
-            Collective::Broadcast => Self::Broadcast,
-            Collective::Reduce => Self::Reduce,
-            Collective::Scan => Self::Scan,
-            Collective::Fcollect => Self::Fcollect,
-            Collective::Collect => Self::Collect,
-            Collective::Alltoall => Self::Alltoall,
-            Collective::Split => Self::Split,
-            Collective::Finalize => Self::Finalize,
-            Collective::Alloc => Self::Alloc,
-            Collective::Realloc => Self::Realloc,
-            Collective::Free => Self::Free,
-            Collective::Destroy => Self::Destroy,
-            Collective::AllGather => Self::AllGather,
-            Collective::AllGatherParts => Self::AllGatherParts,
-        }
+some_of! {
+    /// A collective operation.
+    Collective of Routine {
+        Barrier, Sync, Broadcast, Reduce, Scan, Fcollect, Collect, Alltoall, Split, Finalize, Alloc, Realloc, Free,
+        Destroy, AllGather, AllGatherParts,
     }
 }
 
-impl From<Form> for Routine {
-    fn from(form: Form) -> Self {
-        match form {
-            Form::Until => Self::WaitUntil,
-            Form::All => Self::WaitUntilAll,
-            Form::Any => Self::WaitUntilAny,
-            Form::Some => Self::WaitUntilSome,
+some_of! {
+    /// The routine that waits for words of memory.
+    Form of Routine {
+        Until = WaitUntil,
+        All = WaitUntilAll,
+        Any = WaitUntilAny,
+        Some = WaitUntilSome,
+    }
+}
+
+impl Collective {
+    /// What its caller is in: routines by their names, others as words with an article.
+    #[must_use]
+    pub fn phrase(self) -> String {
+        let text = self.text();
+        match self {
+            Self::Alloc | Self::Realloc | Self::Free | Self::Destroy => text.into(),
+            Self::Fcollect | Self::Collect | Self::Alltoall | Self::Finalize => text.into(),
+            Self::AllGather | Self::AllGatherParts => text.into(),
+            _ => format!("a {text}"),
         }
     }
 }
