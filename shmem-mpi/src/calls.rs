@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 
 use crate::abi::{Constants, Handle, InC, Status};
 use crate::element::{Element, Kind};
-use crate::mpi::Entered;
+use crate::entered::Entered;
+use crate::error::Error;
 
 /// Longest text that MPI gives: of a library's version.
 const TEXT_MAX: usize = 8192;
@@ -105,6 +106,17 @@ pub(crate) struct Out<'a> {
 
 /// There are more numbers than an `int` can count.
 pub(crate) struct TooMany(pub(crate) usize);
+
+impl TooMany {
+    pub(crate) fn error(&self, call: &'static str) -> Error {
+        let fault = format!(
+            "{} numbers are more than MPI can count ({})",
+            self.0,
+            i32::MAX
+        );
+        Error::Argument { call, fault }
+    }
+}
 
 fn count(len: usize) -> Result<c_int, TooMany> {
     c_int::try_from(len).map_err(|_| TooMany(len))

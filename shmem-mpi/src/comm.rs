@@ -4,8 +4,9 @@ use crate::ReduceOp;
 use crate::abi::Handle;
 use crate::calls::{Code, In, Out, Parts, TooMany};
 use crate::element::Element;
+use crate::entered::Entered;
 use crate::error::Error;
-use crate::mpi::{Entered, Mpi};
+use crate::mpi::Mpi;
 use crate::request::Request;
 
 /// A group of processes that send each other messages.
@@ -31,8 +32,19 @@ pub struct Received {
     pub count: usize,
 }
 
+impl Mpi {
+    /// The communicator of all processes.
+    ///
+    /// # Errors
+    ///
+    /// As all calls: MPI is not initialised, was finalized, or may not be called by this thread.
+    pub fn world(&'static self) -> Result<Comm, Error> {
+        Comm::of(self, self.world_handle())
+    }
+}
+
 impl Comm {
-    pub(crate) fn of(mpi: &'static Mpi, handle: Handle) -> Result<Self, Error> {
+    fn of(mpi: &'static Mpi, handle: Handle) -> Result<Self, Error> {
         let entered = mpi.enter("MPI_Comm_rank")?;
         Self::entered(mpi, &entered, handle)
     }
@@ -312,7 +324,7 @@ impl Comm {
         const CALL: &str = "MPI_Recv";
         let source = source.map(|rank| self.peer(CALL, rank)).transpose()?;
         let entered = self.mpi.enter(CALL)?;
-        let to = Out::of(to).map_err(|many| too_many(CALL, &many))?;
+        let to = Out::of(to).map_err(|many| many.error(CALL))?;
         let received = self
             .mpi
             .calls()
@@ -331,7 +343,7 @@ impl Comm {
         make: impl FnOnce(&Entered<'_>) -> Result<Code, TooMany>,
     ) -> Result<(), Error> {
         let entered = self.mpi.enter(call)?;
-        let code = make(&entered).map_err(|many| too_many(call, &many))?;
+        let code = make(&entered).map_err(|many| many.error(call))?;
         self.mpi.check(call, &entered, code)
     }
 
@@ -367,7 +379,7 @@ impl Comm {
             ));
         }
         if i32::try_from(len).is_err() {
-            return Err(too_many(call, &TooMany(len)));
+            return Err(TooMany(len).error(call));
         }
         let starts = counts.iter().scan(0, |next, &count| {
             let start = *next;
@@ -376,15 +388,6 @@ impl Comm {
         });
         Ok((counts.iter().map(|&n| n as i32).collect(), starts.collect()))
     }
-}
-
-pub(crate) fn too_many(call: &'static str, many: &TooMany) -> Error {
-    let fault = format!(
-        "{} numbers are more than MPI can count ({})",
-        many.0,
-        i32::MAX
-    );
-    Error::Argument { call, fault }
 }
 
 fn same_length(call: &'static str, from: usize, to: usize) -> Result<(), Error> {

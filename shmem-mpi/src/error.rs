@@ -1,6 +1,6 @@
 //! What can go wrong: there is no library, or a call fails.
 
-use crate::ThreadLevel;
+use crate::thread_level::ThreadLevel;
 
 /// Why there is no MPI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

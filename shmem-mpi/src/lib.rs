@@ -53,6 +53,7 @@ mod abi;
 mod calls;
 mod comm;
 mod element;
+mod entered;
 mod error;
 #[cfg(test)]
 mod header_tests;
@@ -60,14 +61,16 @@ mod loader;
 mod mpi;
 mod request;
 mod search;
+mod thread_level;
 
 pub use abi::Interface;
 pub use comm::{Comm, Received};
 pub use element::Element;
 pub use error::{Error, LoadError};
-pub use mpi::{Mpi, State, ThreadLevel};
+pub use mpi::{Mpi, State};
 pub use request::Request;
 pub use search::ENV_LIBRARY;
+pub use thread_level::ThreadLevel;
 
 /// How a reduction combines values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,13 +4,14 @@ use std::cell::OnceCell;
 use std::ffi::c_int;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
-use crate::abi::Interface;
+use crate::abi::{Handle, Interface};
 use crate::calls::{Calls, Code};
-use crate::comm::Comm;
+use crate::entered::Entered;
 use crate::error::{Error, LoadError};
 use crate::loader::{self, Loaded};
+use crate::thread_level::{LEVELS, ThreadLevel};
 
 /// An MPI library in this process.
 pub struct Mpi {
@@ -18,37 +19,6 @@ pub struct Mpi {
     level: OnceLock<ThreadLevel>,
     /// Held while MPI is called: shared, or alone where calls must not overlap, and when MPI is finalized.
     gate: RwLock<()>,
-}
-
-/// Which threads may call MPI. Ordered: each allows what those before it do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ThreadLevel {
-    /// There is one thread.
-    Single,
-    /// The thread that has initialised MPI.
-    Funneled,
-    /// Any, one at a time.
-    Serialized,
-    /// Any.
-    Multiple,
-}
-
-const LEVELS: [ThreadLevel; 4] = [
-    ThreadLevel::Single,
-    ThreadLevel::Funneled,
-    ThreadLevel::Serialized,
-    ThreadLevel::Multiple,
-];
-
-impl fmt::Display for ThreadLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Single => "MPI_THREAD_SINGLE",
-            Self::Funneled => "MPI_THREAD_FUNNELED",
-            Self::Serialized => "MPI_THREAD_SERIALIZED",
-            Self::Multiple => "MPI_THREAD_MULTIPLE",
-        })
-    }
 }
 
 /// How far MPI is in this process.
@@ -60,19 +30,6 @@ pub enum State {
     Initialised,
     /// It was finalized.
     Finalized,
-}
-
-/// Says that MPI is initialised, and stays so while this lives, and that this thread may call it.
-pub(crate) struct Entered<'a> {
-    _gate: Gate<'a>,
-}
-
-#[expect(dead_code, reason = "held, not looked at")]
-enum Gate<'a> {
-    Shared(RwLockReadGuard<'a, ()>),
-    Alone(RwLockWriteGuard<'a, ()>),
-    /// The process ends with the call, or nobody else may finalize.
-    None,
 }
 
 static FOUND: OnceLock<Mpi> = OnceLock::new();
@@ -184,9 +141,7 @@ impl Mpi {
             })?;
         let level = self.level_of(provided);
         let level = *self.level.get_or_init(|| level);
-        let entered = Entered {
-            _gate: Gate::Alone(gate),
-        };
+        let entered = Entered::alone(gate);
         let code = self
             .calls()
             .return_errors(&entered, self.loaded.constants.world);
@@ -212,15 +167,6 @@ impl Mpi {
     /// initialised.
     pub fn is_main_thread(&self) -> bool {
         self.state() == State::Initialised && self.calls().is_thread_main()
-    }
-
-    /// The communicator of all processes.
-    ///
-    /// # Errors
-    ///
-    /// As all calls: MPI is not initialised, was finalized, or may not be called by this thread.
-    pub fn world(&'static self) -> Result<Comm, Error> {
-        Comm::of(self, self.loaded.constants.world)
     }
 
     /// Ends MPI (`MPI_Finalize`), after calls of other threads that are under way. Collective.
@@ -250,7 +196,7 @@ impl Mpi {
             return why;
         }
         // A thread that waits in a call must not keep another from ending the job.
-        let entered = Entered { _gate: Gate::None };
+        let entered = Entered::without_gate();
         let code = self
             .calls()
             .abort(&entered, self.loaded.constants.world, status);
@@ -277,7 +223,7 @@ impl Mpi {
             return;
         }
         // The only thread that may finalize is this one.
-        let entered = Entered { _gate: Gate::None };
+        let entered = Entered::without_gate();
         // What is wrong with MPI the program's own calls will say.
         let _ = self.calls().poll(&entered, self.loaded.constants.world);
     }
@@ -301,16 +247,12 @@ impl Mpi {
         let shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         self.check_callable(call)?;
         if self.level() != ThreadLevel::Serialized {
-            return Ok(Entered {
-                _gate: Gate::Shared(shared),
-            });
+            return Ok(Entered::shared(shared));
         }
         drop(shared);
         let alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         self.check_callable(call)?;
-        Ok(Entered {
-            _gate: Gate::Alone(alone),
-        })
+        Ok(Entered::alone(alone))
     }
 
     fn check_callable(&self, call: &'static str) -> Result<(), Error> {
@@ -363,7 +305,11 @@ impl Mpi {
         }
     }
 
-    pub(crate) fn no_request(&self) -> crate::abi::Handle {
+    pub(crate) fn no_request(&self) -> Handle {
         self.loaded.constants.no_request
+    }
+
+    pub(crate) fn world_handle(&self) -> Handle {
+        self.loaded.constants.world
     }
 }

@@ -6,8 +6,7 @@ use std::mem::ManuallyDrop;
 
 use crate::ReduceOp;
 use crate::abi::Handle;
-use crate::calls::{In, Out};
-use crate::comm::too_many;
+use crate::calls::{In, Out, TooMany};
 use crate::element::Element;
 use crate::error::Error;
 use crate::mpi::Mpi;
@@ -82,7 +81,7 @@ impl<T: Element> Request<Vec<T>> {
         let mut to = vec![T::ZERO; numbers.len()];
         let entered = mpi.enter(CALL)?;
         let started = {
-            let many = |many| too_many(CALL, &many);
+            let many = |many: TooMany| many.error(CALL);
             let (from, to) = (
                 In::of(&numbers).map_err(many)?,
                 Out::of(&mut to).map_err(many)?,
