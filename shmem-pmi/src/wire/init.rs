@@ -1,10 +1,10 @@
 //! The first line of a connection and its answer, the same in all versions of PMI: they decide which
 //! version the rest is.
 
+use super::WireError;
 use super::codec::{Codec, Number, Or};
 use super::fields::Fields;
 use super::writer::Writer;
-use super::{Command, Reply, WireError};
 
 /// The line with which a client opens the connection, whichever version it speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +27,6 @@ impl InitLine {
         version: 2,
         subversion: 0,
     };
-
-    /// Appends the line to `out`.
-    pub fn encode(self, out: &mut Vec<u8>) {
-        // Numbers make a short line.
-        let _ = Command::Init(self).encode_line(out);
-    }
 }
 
 /// The server's answer to an [`InitLine`].
@@ -68,12 +62,6 @@ impl InitReply {
             restarts: 0,
             first_request: 0,
         }
-    }
-
-    /// Appends the line to `out`.
-    pub fn encode(self, out: &mut Vec<u8>) {
-        // Numbers make a short line.
-        let _ = Reply::Init(self).encode_line(out);
     }
 }
 
@@ -130,6 +118,7 @@ impl<'a> Codec<'a, InitReply> for InitFacts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Command, Reply};
     use super::*;
 
     #[test]

@@ -318,5 +318,21 @@ messages! {
     } => Received (message: Cow<'a, [u8]> = HexUpTo("value", MAX_MESSAGE));
 }
 
+impl InitLine {
+    /// Appends the line to `out`.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        // Numbers make a short line.
+        let _ = Command::Init(self).encode_line(out);
+    }
+}
+
+impl InitReply {
+    /// Appends the line to `out`.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        // Numbers make a short line.
+        let _ = Reply::Init(self).encode_line(out);
+    }
+}
+
 #[cfg(test)]
 mod tests;
