@@ -1,4 +1,4 @@
-//! How routines record what they are ([`recording`](crate::recording)).
+//! How routines record what they are ([`crate::recording`]).
 //!
 //! A routine asks at its beginning ([`Runtime::call_begins`]) and says at its end what it was. Operations on memory
 //! of the own node take a few nanoseconds, and do not ask: where calls are recorded, no PE is near
