@@ -254,7 +254,8 @@ impl World {
     /// Lets things happen in random order until all PEs are gone.
     pub(crate) fn run(mut self) {
         let (pes, nodes) = (self.pes.len() as u64, self.servers.len() as u64);
-        let limit = 4_000_000;
+        // Nodes that are a chain hand everything on one by one, and chance picks who may.
+        let limit = 4_000_000.max(50_000 * (pes + 3 * nodes));
         for turn in 0.. {
             assert!(turn < limit, "the job hangs: {}", self.state());
             if turn % (pes + nodes) == 0 && self.pes.iter().all(|pe| pe.closed) {
