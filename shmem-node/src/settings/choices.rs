@@ -94,7 +94,7 @@ pub const STORE_MAX: usize = 16 << 30;
 pub enum StoreKind {
     /// From shared memory, without a lock.
     Shared = 0,
-    /// From shared memory, under one lock of the threads library for readers and a writer.
+    /// From shared memory, under one lock for readers and a writer.
     RwLock = 1,
     /// From shared memory, under a pair of locks per reader.
     TwoN = 2,

@@ -15,6 +15,11 @@ impl Deadline {
         Self(sys::monotonic_ns().saturating_add(patience.as_nanos() as u64))
     }
 
+    /// Whether it is too late.
+    pub(super) fn is_over(&self) -> bool {
+        sys::monotonic_ns() >= self.0
+    }
+
     /// Sleeps while `word` has this value; false if it is too late for that.
     pub(super) fn sleep(&self, word: &AtomicU32, value: u32) -> bool {
         let left = self.0.saturating_sub(sys::monotonic_ns());

@@ -28,12 +28,14 @@ impl RwLock {
     }
 
     fn try_enter(&self) -> bool {
+        // A reader that finds the writer leaves the word alone: a count that goes up and down would look like one that leaves,
+        // and wake everybody.
+        let one_more = |seen| (seen & WRITER == 0).then_some(seen + 1);
         // ORDERING(kvs-rwlock): pairs with `admit`.
-        if self.0.fetch_add(1, Ordering::Acquire) & WRITER == 0 {
-            return true;
-        }
-        self.leave();
-        false
+        let counted = self
+            .0
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more);
+        counted.is_ok()
     }
 
     #[cold]
@@ -41,12 +43,13 @@ impl RwLock {
         let end = Deadline::after(patience);
         loop {
             let seen = self.0.load(Ordering::Relaxed);
-            if seen & WRITER == 0 {
-                if self.try_enter() {
-                    return true;
-                }
-            } else if !end.sleep(&self.0, seen) {
+            let sleeps = seen & WRITER != 0;
+            // Also where the writer comes again each time that it has let go.
+            if (sleeps && !end.sleep(&self.0, seen)) || end.is_over() {
                 return false;
+            }
+            if self.try_enter() {
+                return true;
             }
         }
     }

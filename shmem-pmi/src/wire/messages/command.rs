@@ -106,6 +106,8 @@ impl<'a> Command<'a> {
     /// boundaries are intact: the next message can be read.
     pub fn from_fields(fields: &Fields<'a>) -> Result<Self, WireError> {
         let verb = Verb::named(fields.version(), fields.command());
+        // PMI-1 spawns by blocks of lines, and not by a line.
+        let verb = verb.filter(|verb| (fields.version(), *verb) != (Version::V1, Verb::Spawn));
         Self::read(verb.ok_or_else(|| fields.unknown())?, fields)
     }
 

@@ -596,3 +596,13 @@ fn impossible_fields_are_named() {
         }
     );
 }
+
+#[test]
+fn a_line_spawns_nothing() {
+    let line = b"cmd=spawn subcmd=/bin/true maxprocs=1 argc=0";
+    let refused = Command::decode_line(line).unwrap_err();
+    assert!(
+        matches!(&refused, WireError::UnknownCommand { name } if name == "spawn"),
+        "{refused}"
+    );
+}
