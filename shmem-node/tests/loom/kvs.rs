@@ -1,4 +1,4 @@
-//! The node's key-value store: the index that readers walk without a lock, and the 2N-lock.
+//! The node's key-value store: the index that readers walk without a lock, and its two locks.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use loom::thread;
 use shmem_testkit::models::model;
 
 use super::index;
+use super::rwlock::RwLock;
 use super::sync::{AtomicU32, AtomicU64};
 use super::two_n::{self, Pair};
 
@@ -248,5 +249,53 @@ fn a_reader_that_comes_after_the_writer_sees_what_it_wrote() {
         };
         guarded.write();
         reader.join().unwrap();
+    });
+}
+
+/// Values under the lock for all.
+#[derive(Default)]
+struct Common {
+    lock: RwLock,
+    words: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: as for `Kvs`.
+unsafe impl Sync for Common {}
+
+impl Common {
+    fn read(&self) -> u32 {
+        assert!(self.lock.enter(FOREVER));
+        // SAFETY: the writer is out.
+        let read = |word: &UnsafeCell<u32>| word.with(|word| unsafe { *word });
+        let [a, b] = self.words.each_ref().map(read);
+        self.lock.leave();
+        assert_eq!(a, b);
+        a
+    }
+}
+
+/// Readers and the writer exclude each other, and nobody sleeps for ever: the writer may come while readers are there, and
+/// readers while it writes.
+#[test]
+fn the_lock_for_all_excludes_and_wakes() {
+    model(3, || {
+        let common = Arc::new(Common::default());
+        let readers = [(); 2].map(|()| {
+            let common = common.clone();
+            thread::spawn(move || {
+                let first = common.read();
+                assert!(first <= common.read());
+            })
+        });
+        assert!(common.lock.exclude(FOREVER));
+        for word in &common.words {
+            // SAFETY: readers are out.
+            word.with_mut(|word| unsafe { *word += 1 });
+        }
+        common.lock.admit();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        assert_eq!(common.read(), 1);
     });
 }

@@ -22,6 +22,9 @@ mod absence;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../src/barrier.rs"]
 mod barrier;
+#[allow(dead_code)]
+#[path = "../../src/kvs/locks/deadline.rs"]
+mod deadline;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../src/doorbell.rs"]
 mod doorbell;
@@ -32,6 +35,9 @@ mod kvs;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../src/waiting/record.rs"]
 mod record;
+#[allow(dead_code)]
+#[path = "../../src/kvs/locks/rwlock.rs"]
+mod rwlock;
 #[path = "../../src/slot.rs"]
 mod slot;
 mod sys;
