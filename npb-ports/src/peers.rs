@@ -22,7 +22,7 @@ impl Graph {
         }
     }
 
-    /// The tree along which barriers, broadcasts and short reductions go: a PE's parent is its
+    /// The tree along which barriers and broadcasts go: a PE's parent is its
     /// number without the lowest bit.
     #[must_use]
     pub fn tree(n_pes: usize) -> Self {
@@ -33,8 +33,8 @@ impl Graph {
         graph
     }
 
-    /// The partners of reductions and gathers among few nodes: PEs whose numbers differ by a power of two, all round.
-    /// The tree is part of it.
+    /// The partners of gathers: PEs whose numbers differ by a power of two, all round.
+    /// The tree and doubling are part of it.
     #[must_use]
     pub fn rounds(n_pes: usize) -> Self {
         let mut graph = Self::silent(n_pes);
@@ -47,7 +47,7 @@ impl Graph {
         graph
     }
 
-    /// The partners of short reductions among few nodes: PEs whose numbers differ in one binary digit, and those from the
+    /// The partners of short reductions: PEs whose numbers differ in one binary digit, and those from the
     /// largest power of two on with those so far below them.
     #[must_use]
     pub fn doubling(n_pes: usize) -> Self {
@@ -64,15 +64,14 @@ impl Graph {
         graph
     }
 
-    /// What collectives go along where one machine emulates a node for each PE: the tree; among up to eight short reductions by
-    /// doubling, and rounds if somebody `gathers`.
+    /// What collectives go along with a node for each PE: the tree, and short reductions by doubling; all of it is part of the
+    /// rounds, if somebody `gathers`.
     #[must_use]
     pub fn collectives(n_pes: usize, gathers: bool) -> Self {
-        let tree = Self::tree(n_pes);
-        match n_pes {
-            9.. => tree,
-            _ if gathers => tree.and(&Self::rounds(n_pes)),
-            _ => tree.and(&Self::doubling(n_pes)),
+        if gathers {
+            Self::rounds(n_pes)
+        } else {
+            Self::tree(n_pes).and(&Self::doubling(n_pes))
         }
     }
 
@@ -242,7 +241,8 @@ mod tests {
         for (n, peers) in [(1, 0), (2, 1), (3, 2), (4, 3), (8, 5), (16, 7)] {
             let graph = Graph::rounds(n);
             assert_eq!((graph.mean(), graph.max()), (peers as f64, peers), "{n}");
-            assert_eq!(graph.clone().and(&Graph::tree(n)), graph);
+            let parts = Graph::collectives(n, false);
+            assert_eq!(graph.clone().and(&parts), graph);
         }
     }
 
@@ -252,8 +252,12 @@ mod tests {
             let graph = Graph::collectives(n, false);
             assert_eq!((graph.mean(), graph.max()), (mean, max), "{n}");
         }
-        assert_eq!(Graph::collectives(8, true), Graph::rounds(8));
-        assert_eq!(Graph::collectives(9, true), Graph::tree(9));
+        // Twelve pairs among eight. With 9, also 8-0; with 12, also 9-1, 10-2 and 11-3 by doubling, and along the tree 9-8, 10-8
+        // and 11-10.
+        for (n, neighbours) in [(9, 26), (12, 38)] {
+            let graph = Graph::collectives(n, false);
+            assert_eq!(graph.mean() * n as f64, f64::from(neighbours), "{n}");
+        }
     }
 
     #[test]
