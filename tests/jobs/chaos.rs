@@ -129,6 +129,14 @@ impl Plan {
             let at = at.mul_f64(chance.below(1000) as f64 / 1000.0);
             faults.push((at, Self::fault(&mut chance)));
         }
+        // A guard ends its PEs when all that is shmrun's is gone, and an agent ends PEs whose guard is gone, once it has looked.
+        // Against both at once there is nothing.
+        if faults
+            .iter()
+            .any(|&(_, fault)| fault == Fault::Signal("pe-guard", KILL))
+        {
+            faults.retain(|&(_, fault)| fault != Fault::Everything);
+        }
         let ended =
             |(_, fault): &(Duration, Fault)| !matches!(fault, Fault::Nothing | Fault::Pause(_));
         if program == Program::Busy && !faults.iter().any(ended) {
