@@ -132,6 +132,22 @@ part_vm_verbs() { ci/vm.sh conformance interop; }
 part vm_jobs turn user "jobs on real verbs in virtual machines"
 part_vm_jobs() { ci/vm.sh verbs run soft two_jobs marks; }
 
+part sanitizers night user "a Rust program under AddressSanitizer"
+# With the library that it is linked with: each routine, on one node and on several, of PEs that are forked and executed.
+part_sanitizers() {
+    local host dir=$target/address options
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    cargo build --quiet -p shmem-launch --bin shmrun
+    # Only compilers of the nightly channel have the option, or others that are made to take it.
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
+        cargo build --quiet --target "$host" --target-dir "$dir" -p shmem-tests --bin conformance
+    for options in "-n 4" "-n 4 --nodes 2" "-n 3 --nodes 3 --spawn exec"; do
+        # shellcheck disable=SC2086 # several words
+        ASAN_OPTIONS=detect_leaks=0 "$target/debug/shmrun" $options "$dir/$host/debug/conformance" >/dev/null
+    done
+    rm -r "$dir"
+}
+
 part docs night user "documentation of programs, too"
 part_docs() { documentation; }
 
