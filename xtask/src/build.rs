@@ -148,7 +148,9 @@ fn cargo() -> OsString {
 impl Cargo {
     /// What takes a target with a version of glibc behind it.
     fn for_a_glibc() -> Result<Self, Error> {
-        glibc::linker()?;
+        if !glibc::can_link() {
+            return Err(Error::Zig);
+        }
         Ok(Self {
             program: glibc::PROGRAM.into(),
             build: "zigbuild",

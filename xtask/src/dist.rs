@@ -16,10 +16,11 @@ use std::process::{Command, Stdio};
 pub use flate2::Compression;
 use flate2::GzBuilder;
 
+use crate::VERSION;
 use crate::build::{Products, workspace};
 use crate::error::Error;
 use crate::glibc::Glibc;
-use crate::install::{Destination, VERSION, files_below, install};
+use crate::install::{Destination, files_below, install};
 use crate::wheel;
 
 /// What makes cargo take the crates from the tree itself.

@@ -16,7 +16,7 @@ use crate::archive::weaken;
 use crate::build::{Products, workspace};
 use crate::error::Error;
 use crate::object::note_object;
-use crate::pages;
+use crate::{VERSION, pages};
 
 /// The shared library's own name: 1 is the major version of the OpenSHMEM interface.
 pub const SONAME: &str = "libshmem.so.1";
@@ -32,8 +32,6 @@ const WRAPPER: &str = include_str!("../files/oshcc");
 const PKG_CONFIG: &str = include_str!("../files/shmem.pc");
 const PMI_PKG_CONFIG: &str = include_str!("../files/shmem_pmi2.pc");
 const MODULE: &str = include_str!("../files/module");
-/// Version of the project.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Where to install.
 #[derive(Debug, Clone)]

@@ -16,3 +16,6 @@ pub mod install;
 pub mod object;
 pub mod pages;
 mod wheel;
+
+/// Version of the project.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

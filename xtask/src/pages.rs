@@ -9,7 +9,7 @@ use clap_mangen::Man;
 use shmem_launch::cli::Cli;
 use shmem_node::settings::TABLE;
 
-use crate::install::VERSION;
+use crate::VERSION;
 
 const INFO: &str = include_str!("../../shmem-core/src/bin/shmem-info/help.txt");
 const WRAPPER: &str = include_str!("../files/oshcc");

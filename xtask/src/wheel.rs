@@ -17,9 +17,10 @@ use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
+use crate::VERSION;
 use crate::error::Error;
 use crate::glibc::Glibc;
-use crate::install::{MANIFEST, PMI_REAL_NAME, REAL_NAME, SONAME, VERSION, files_below};
+use crate::install::{MANIFEST, PMI_REAL_NAME, REAL_NAME, SONAME, files_below};
 
 /// What the package is called: the project's own name is that of another one.
 const NAME: &str = "shmem_runtime";
