@@ -8,8 +8,12 @@ use std::time::Duration;
 use shmem_ib::verbs::Qpn;
 use shmem_ib::wire::Opcode;
 
-use crate::sender::{STRANGERS_TTL, socket};
+use crate::calls::socket;
 use crate::{ended, say, watch_input};
+
+/// Time to live of all packets that strangers send, which marks them: the recorder would otherwise record them as packets of
+/// the job, and strangers would send them again.
+pub(crate) const STRANGERS_TTL: u8 = 99;
 
 /// A datagram that was recorded.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]

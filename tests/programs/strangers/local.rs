@@ -7,8 +7,8 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use shmem_node::sys::connect_now;
 
+use crate::calls::{become_user, listen};
 use crate::say;
-use crate::sender::{become_user, listen};
 
 /// What the `shmrun` of a job answers to a question.
 fn asked(name: &str, question: &str) -> Vec<u8> {

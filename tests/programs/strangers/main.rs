@@ -14,6 +14,7 @@
 //!
 //! Strangers go on until their standard input ends, and print what they did.
 
+mod calls;
 mod datagrams;
 mod local;
 mod pe;

@@ -1,46 +1,11 @@
-//! What takes system calls of its own: other users, and packets from addresses of other processes.
+//! Packets from addresses of other processes.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::datagrams::Datagram;
-
-/// Time to live of all packets that strangers send, which marks them: the recorder would otherwise record them as packets of
-/// the job, and strangers would send them again.
-pub(crate) const STRANGERS_TTL: u8 = 99;
-
-/// A result of a system call.
-fn done(result: i32, what: &str) -> i32 {
-    assert!(result >= 0, "{what}: {}", io::Error::last_os_error());
-    result
-}
-
-pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> OwnedFd {
-    // SAFETY: the call has no memory for arguments, and what it returns is nobody else's.
-    unsafe { OwnedFd::from_raw_fd(done(libc::socket(family, kind, protocol), "socket")) }
-}
-
-/// Changes how many connections of a listener can wait.
-pub(crate) fn listen(listener: &UnixListener, backlog: i32) {
-    // SAFETY: the call has no memory for arguments.
-    done(
-        unsafe { libc::listen(listener.as_raw_fd(), backlog) },
-        "listen",
-    );
-}
-
-/// Becomes another user, for good.
-pub(crate) fn become_user(user: &str) {
-    let user = user.parse().expect("the number of a user");
-    // SAFETY: the calls change numbers of this process, which has no other thread.
-    unsafe {
-        done(libc::setgroups(0, std::ptr::null()), "setgroups");
-        done(libc::setresgid(user, user, user), "setresgid");
-        done(libc::setresuid(user, user, user), "setresuid");
-    }
-}
+use crate::calls::{become_user, socket};
+use crate::datagrams::{Datagram, STRANGERS_TTL};
 
 /// Sends from an address that is another process's.
 pub(crate) enum Sender {
