@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int};
 
 use shmem_pmi::process::ProcessError;
 
+use crate::answer::answer;
 use crate::arguments::{Out, key, length, value};
 use crate::state::{self, Job};
-use crate::status::{Code, Fault, answer};
+use crate::status::{Code, Fault};
 
 /// What was found, or not.
 type Attribute = Result<Option<Vec<u8>>, ProcessError>;

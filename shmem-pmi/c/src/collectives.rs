@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int, c_void};
 
 use shmem_pmi::wire::MAX_VALUE;
 
+use crate::answer::answer;
 use crate::arguments::{Out, length, value};
 use crate::state::{self, Job, Pending};
-use crate::status::{Code, Fault, answer};
+use crate::status::{Code, Fault};
 
 /// A handle: a number of [`state`], which nobody follows as an address.
 type PmixRequest = *mut c_void;

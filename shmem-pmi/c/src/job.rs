@@ -5,9 +5,10 @@ use std::io::Write as _;
 
 use shmem_pmi::process_mapping::{self, ProcessMapping};
 
+use crate::answer::answer;
 use crate::arguments::{Out, bytes};
 use crate::state::{self, Job};
-use crate::status::{Code, Fault, answer};
+use crate::status::{Code, Fault};
 
 /// Makes this process one of a job.
 ///

@@ -5,7 +5,7 @@
 //! written for `libpmi2` link with this library as they are, and as "Non-blocking PMI Extensions for Fast
 //! MPI Startup" has them. `include/shmem_pmi2.h` is written by hand; where a function changes, it has to.
 //!
-//! Every function checks its arguments ([`arguments`]) and runs inside [`status::answer`], which makes a code of
+//! Every function checks its arguments ([`arguments`]) and runs inside [`answer::answer`], which makes a code of
 //! what went wrong, tells the reason, and keeps panics from the caller.
 //!
 //! # Safety
@@ -19,6 +19,7 @@
     reason = "the names are those of the C interface, on purpose"
 )]
 
+mod answer;
 mod arguments;
 mod attributes;
 mod collectives;

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use crate::answer::answer;
 use crate::arguments::{Out, text, value};
 use crate::state;
-use crate::status::answer;
 
 /// Publishes where a service is.
 ///

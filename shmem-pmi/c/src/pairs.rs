@@ -2,9 +2,10 @@
 
 use std::ffi::{c_char, c_int};
 
+use crate::answer::answer;
 use crate::arguments::{Out, key, text, value};
 use crate::state;
-use crate::status::{Code, Fault, answer};
+use crate::status::{Code, Fault};
 
 /// Puts a pair, for the next fence.
 ///
