@@ -4,8 +4,6 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::segment::NodeView;
-
 /// Bytes of an address.
 pub const ADDRESS_LEN: usize = 40;
 
@@ -33,41 +31,24 @@ pub struct Addresses {
     pub bytes: Vec<u8>,
 }
 
-impl NodeView {
-    /// Leaves the address of the PE at position `local` for its `life`th life, counted from 1. Gives those of
-    /// its group, if it is the last one.
-    ///
-    /// Nobody leaves an address of the next life before all have left theirs of this one and the agent has read
-    /// them: the end of a life of a job of several nodes takes the addresses of all.
-    pub fn leave_address(
-        &self,
-        local: usize,
-        life: u32,
-        address: &[u8; ADDRESS_LEN],
-    ) -> Option<Addresses> {
-        let own = &self.pe_block(local).address.words;
+impl Address {
+    pub(crate) fn set(&self, address: &[u8; ADDRESS_LEN]) {
         let (bytes, _) = address.as_chunks::<{ size_of::<u64>() }>();
-        for (word, &bytes) in own.iter().zip(bytes) {
+        for (word, &bytes) in self.words.iter().zip(bytes) {
             word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
         }
-        let first = local / GROUP * GROUP;
-        let count = GROUP.min(self.n_local() - first);
+    }
+
+    pub(crate) fn bytes(&self) -> impl Iterator<Item = u8> {
+        let words = self.words.iter();
+        words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+    }
+
+    /// Counts one more PE of the group that has left its address, in the block of the group's first. Gives how many
+    /// there are in all lives.
+    pub(crate) fn count(&self) -> u32 {
         // ORDERING(address): what a PE left comes before what the last one reads; the chain of
         // read-modify-writes carries everybody's.
-        let before = self
-            .pe_block(first)
-            .address
-            .left
-            .fetch_add(1, Ordering::AcqRel);
-        if before.wrapping_add(1) != life.wrapping_mul(count as u32) {
-            return None;
-        }
-        let words = (first..first + count).flat_map(|pe| &self.pe_block(pe).address.words);
-        let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
-        Some(Addresses {
-            first,
-            count,
-            bytes: bytes.collect(),
-        })
+        self.left.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
     }
 }

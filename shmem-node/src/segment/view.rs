@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use super::error::{SegmentError, os};
 use super::tables::{Header, KEY_AT, NodeTables};
 use crate::absence::Absence;
+use crate::address::{ADDRESS_LEN, Addresses, GROUP};
 use crate::alike::Alike;
 use crate::barrier::NodeBarrier;
 use crate::gather::Gather;
@@ -313,6 +314,30 @@ impl NodeView {
             self.heap
                 .get(self.heap_layout.pe_blocks + local * size_of::<PeBlock>())
         }
+    }
+
+    /// Leaves the address of the PE at position `local` for its `life`th life, counted from 1. Gives those of
+    /// its group, if it is the last one.
+    ///
+    /// Nobody leaves an address of the next life before all have left theirs of this one and the agent has read
+    /// them: the end of a life of a job of several nodes takes the addresses of all.
+    pub fn leave_address(
+        &self,
+        local: usize,
+        life: u32,
+        address: &[u8; ADDRESS_LEN],
+    ) -> Option<Addresses> {
+        self.pe_block(local).address.set(address);
+        let first = local / GROUP * GROUP;
+        let count = GROUP.min(self.n_local() - first);
+        let left = self.pe_block(first).address.count();
+        (left == life.wrapping_mul(count as u32)).then(|| Addresses {
+            first,
+            count,
+            bytes: (first..first + count)
+                .flat_map(|pe| self.pe_block(pe).address.bytes())
+                .collect(),
+        })
     }
 
     /// First byte of a local PE's symmetric segment: [`INTERNAL_SIZE`] bytes of the runtime's own,

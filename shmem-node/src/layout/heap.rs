@@ -1,22 +1,11 @@
-//! Where things lie in the two memories of a node: pure arithmetic, the same for the NLA that
-//! makes them and the PEs that map them.
-//!
-//! Sizes of pages come from outside: kernels of one architecture differ in them, and so may the nodes of a job.
-//! What PEs of different nodes name to each other, offsets in symmetric segments, depends on none: it is aligned to
-//! [`AGREED_ALIGN`].
+//! Where things lie in the heap memory.
 
-use crate::address::ADDRESS_LEN;
+use super::{AGREED_ALIGN, INTERNAL_SIZE, LINE, REGION, region_up};
 use crate::barrier::NodeBarrier;
-use crate::kvs::{KvsLayout, Locks};
+use crate::kvs::Locks;
 use crate::pe_block::PeBlock;
 use crate::slot::SlotHeader;
 use crate::waiting::Record;
-
-/// The largest page that a kernel maps by itself. Static data and heaps begin at multiples of it in a segment.
-pub const AGREED_ALIGN: usize = 64 << 10;
-
-/// Bytes of a line of caches. Fixed, so that layouts are the same for all processors; lines of some of AArch64 are longer.
-pub const LINE: usize = 64;
 
 /// Words that some write all the time lie so far from those of others: processors fetch lines in pairs.
 const _: () = {
@@ -27,117 +16,13 @@ const _: () = {
     assert!(align_of::<Record>().is_multiple_of(LINE));
 };
 
-/// Smallest unit and alignment of a block of the symmetric heap: a line, so that objects of different PEs' making
-/// never share one. The size of a heap is a multiple of it.
-pub const HEAP_GRAIN: usize = LINE;
-
-/// Regions that lie inside of one mapping begin at multiples of this, whatever a page is.
-pub const REGION: usize = 4096;
-
-/// Rounds up to where a region may begin.
-pub const fn region_up(n: usize) -> usize {
-    n.next_multiple_of(REGION)
-}
-
-/// Bytes at the start of each PE's symmetric segment that the runtime keeps for collectives
-/// between nodes. Room for symmetric static data follows, and then the user's heap.
-pub const INTERNAL_SIZE: usize = 4 << 20;
-
 /// Symmetric segments begin at multiples of this, in the heap memory and in the address space of every
 /// process that maps it: an offset is aligned alike on all PEs, up to this. What lies between segments is
 /// never touched, so it takes no memory.
-pub const SEGMENT_ALIGN: usize = 16 << 20;
+const SEGMENT_ALIGN: usize = 16 << 20;
 
 /// The same on huge pages, which there may be only so many of.
 const HUGE_SEGMENT_ALIGN: usize = 2 << 20;
-
-/// Allgather results that may be outstanding or unread at once; request `r` lies in slot
-/// `r % GATHER_SLOTS`.
-pub const GATHER_SLOTS: usize = 8;
-
-/// Exchanges of addresses whose results lie there: one for a life of the PEs, `life % ADDRESS_SLOTS`. When that of
-/// the next is complete, all PEs have left the one before it.
-pub const ADDRESS_SLOTS: usize = 2;
-
-/// Longest allgather value of one PE in bytes.
-pub const GATHER_VALUE_MAX: usize = 1024;
-
-/// Where results of allgathers lie, each in a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlotsLayout {
-    /// How many: the result of request `r` lies in slot `r % count`.
-    pub count: usize,
-    /// Longest value of one PE in bytes.
-    pub value_max: usize,
-    /// `[SlotHeader; count]`.
-    pub headers: usize,
-    /// Values of slot `s` start at `values + s * stride`.
-    pub values: usize,
-    /// Bytes of one slot's values.
-    pub stride: usize,
-}
-
-impl SlotsLayout {
-    fn new(after: usize, count: usize, value_max: usize, n_pes: usize) -> Self {
-        let headers = region_up(after);
-        Self {
-            count,
-            value_max,
-            headers,
-            values: region_up(headers + count * size_of::<SlotHeader>()),
-            stride: region_up(n_pes * value_max),
-        }
-    }
-
-    fn end(&self) -> usize {
-        self.values + self.count * self.stride
-    }
-}
-
-/// Offsets in the tables memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TablesLayout {
-    /// `[u32; n_pes]`: node of each rank.
-    pub node_of: usize,
-    /// `[u32; n_pes]`: position of each rank among the PEs of its node.
-    pub local_of: usize,
-    /// `[u32; n_nodes]`: lowest rank of each node.
-    pub leader_of: usize,
-    /// `[u32; n_local]`: the ranks of this node.
-    pub ranks: usize,
-    /// Results of PMI's allgathers.
-    pub gather: SlotsLayout,
-    /// Results of the exchanges of addresses.
-    pub addresses: SlotsLayout,
-    /// The key-value store.
-    pub kvs: KvsLayout,
-    /// Length of the whole memory.
-    pub len: usize,
-}
-
-impl TablesLayout {
-    /// The layout for a job, with a key-value store whose log has `kvs_log` bytes (0: none). The first
-    /// page, of `page` bytes, holds the header and nothing else: core files hold the others.
-    pub fn new(n_pes: usize, n_nodes: usize, n_local: usize, kvs_log: usize, page: usize) -> Self {
-        let node_of = page;
-        let local_of = node_of + 4 * n_pes;
-        let leader_of = local_of + 4 * n_pes;
-        let ranks = leader_of + 4 * n_nodes;
-        let gather = SlotsLayout::new(ranks + 4 * n_local, GATHER_SLOTS, GATHER_VALUE_MAX, n_pes);
-        let addresses = SlotsLayout::new(gather.end(), ADDRESS_SLOTS, ADDRESS_LEN, n_pes);
-        let kvs = KvsLayout::new(addresses.end(), kvs_log);
-        Self {
-            node_of,
-            local_of,
-            leader_of,
-            ranks,
-            gather,
-            addresses,
-            kvs,
-            len: kvs.end,
-        }
-    }
-}
 
 /// Sizes of a node's pages in bytes, powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,37 +118,6 @@ impl HeapLayout {
 mod tests {
     use super::*;
     use crate::elf::PAGE_SIZES;
-
-    #[test]
-    fn regions_follow_each_other_without_overlap() {
-        let jobs = [(1, 1, 1), (5, 2, 3), (8192, 512, 16), (8192, 1, 8192)];
-        for (page, (n_pes, n_nodes, n_local)) in
-            PAGE_SIZES.into_iter().flat_map(|p| jobs.map(|j| (p, j)))
-        {
-            let t = TablesLayout::new(n_pes, n_nodes, n_local, 1 << 20, page);
-            let order = [
-                page,
-                t.node_of,
-                t.local_of,
-                t.leader_of,
-                t.ranks,
-                t.gather.headers,
-                t.gather.values,
-                t.addresses.headers,
-                t.addresses.values,
-                t.kvs.head,
-                t.kvs.index,
-                t.kvs.log,
-                t.len,
-            ];
-            assert!(order.is_sorted(), "{t:?}");
-            assert!(t.ranks + 4 * n_local <= t.gather.headers);
-            assert_eq!(t.len % REGION, 0);
-            // All that a larger page costs is the rest of the first one.
-            let small = TablesLayout::new(n_pes, n_nodes, n_local, 1 << 20, 4096);
-            assert_eq!(t.len - small.len, page - 4096);
-        }
-    }
 
     const MIB: usize = 1 << 20;
 
