@@ -25,6 +25,7 @@ mod missing;
 mod output;
 mod progress;
 mod signals;
+mod sink;
 mod spawned;
 mod timers;
 mod watch;
@@ -42,7 +43,8 @@ use crate::repeats::Repeats;
 use crate::report::Reduced;
 use crate::stdio::Mixer;
 use losses::Losses;
-use output::{LINK, Output, SHELL, Sink};
+use output::{LINK, Output, SHELL};
+use sink::Sink;
 use spawned::SpawnedJobs;
 use timers::{PATIENCE_NS, Times};
 
@@ -120,7 +122,10 @@ impl Root {
             rhythm: Rhythm::new(setup.options.heartbeat, setup.options.preparation),
             outcome: Outcome::default(),
             times: Times::of(&setup),
-            output: Output::new(Mixer::new(setup.options.label, setup.spawned_as)),
+            output: Output::new(
+                Mixer::new(setup.options.label, setup.spawned_as),
+                setup.options.progress,
+            ),
             stdin: Stdin {
                 credit: STDIN_WINDOW,
                 ended: false,
@@ -294,7 +299,9 @@ impl Root {
             Frame::Stopping => self.agent.stopping = true,
             Frame::Died(fault) => self.died(&fault, now),
             Frame::Notice(notice) => self.notice(notice),
-            Frame::Progress { nodes, pes } => self.note_progress(nodes, pes),
+            Frame::Progress { nodes, pes } => {
+                (self.output.progress.nodes, self.output.progress.pes) = (nodes, pes);
+            }
             Frame::Print(text) => self.print(&text),
             Frame::Beat => {}
             Frame::Leaving => self.leaving(now),

@@ -8,6 +8,7 @@
 //! counted in the same way.
 
 use super::progress::Progress;
+use super::sink::Sink;
 use super::timers::PATIENCE_NS;
 use super::{Root, SIGPIPE};
 use crate::exit;
@@ -28,35 +29,6 @@ pub(super) const LINK: u32 = 0;
 pub(super) const SHELL: u32 = 1;
 pub(super) const SPAWNED: u32 = 2;
 
-/// The text of one stream on its way out.
-#[derive(Debug, Default)]
-pub(super) struct Sink {
-    pub(super) text: Vec<u8>,
-    /// What goes to the files of PEs.
-    files: Separate,
-    /// Bytes of text that the driver has taken and not yet written.
-    pub(super) taken: usize,
-    /// Bytes of `Output` frames that are in `text` or taken; credit for them is due once all is
-    /// written.
-    frames: u32,
-    /// The part of `frames` that belongs to what was taken.
-    frames_taken: u32,
-    pub(super) closed: bool,
-}
-
-impl Sink {
-    /// Whether nothing waits to be written.
-    pub(super) fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.files.is_empty() && self.taken == 0
-    }
-
-    /// Forgets what is not on its way.
-    pub(super) fn clear(&mut self) {
-        self.text.clear();
-        self.files = Separate::default();
-    }
-}
-
 /// All that the user reads, on its way out.
 #[derive(Debug)]
 pub(super) struct Output {
@@ -72,28 +44,45 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(mixer: Mixer) -> Self {
+    pub(super) fn new(mixer: Mixer, shows_progress: bool) -> Self {
         Self {
             mixer,
             turns: Default::default(),
             sinks: Default::default(),
-            progress: Progress::default(),
+            progress: Progress::new(shows_progress),
             credit: 0,
             unread_since: None,
         }
+    }
+
+    fn end_progress(&mut self) {
+        self.progress.end(&mut self.sinks[Stream::Err as usize]);
     }
 }
 
 impl Root {
     /// Takes the text of a stream to be written; the driver reports it with [`Event::Written`](super::Event::Written).
     pub fn take_text(&mut self, stream: Stream) -> Vec<u8> {
-        if self.waits_for_progress(stream) {
+        let Output {
+            progress, sinks, ..
+        } = &mut self.output;
+        let erases = progress.is_being_erased(&sinks[Stream::Err as usize]);
+        if erases && stream == Stream::Out {
             return Vec::new();
         }
-        let sink = &mut self.output.sinks[stream as usize];
+        let sink = &mut sinks[stream as usize];
         sink.taken += sink.text.len();
         sink.frames_taken += std::mem::take(&mut sink.frames);
         std::mem::take(&mut sink.text)
+    }
+
+    /// Shows what the start has come to, until all PEs run or the job ends.
+    pub(super) fn show_progress(&mut self, now: u64) {
+        if self.results.moments.started != 0 || self.outcome.decided || self.outcome.finished {
+            return self.output.end_progress();
+        }
+        let sink = &mut self.output.sinks[Stream::Err as usize];
+        self.output.progress.show(sink, &self.setup, now);
     }
 
     /// Whether what was written of a stream ends within a line.
@@ -157,7 +146,7 @@ impl Root {
         });
         if sink.text.len() > before {
             let said = sink.text.split_off(before);
-            self.end_progress();
+            self.output.end_progress();
             self.output.sinks[stream as usize].text.extend(said);
         }
         let blocked = !self.output.sinks[stream as usize].is_empty();
@@ -310,7 +299,7 @@ impl Root {
     }
 
     pub(super) fn print_as(&mut self, who: &str, text: &str) {
-        self.end_progress();
+        self.output.end_progress();
         let sink = &mut self.output.sinks[Stream::Err as usize];
         if !sink.closed {
             self.output.mixer.end_line(Stream::Err, &mut sink.text);

@@ -59,7 +59,7 @@ impl Root {
             self.agent.deadline(),
             turns,
             look,
-            self.progress_due(),
+            self.output.progress.due(self.setup.began),
             self.answer_deadline(),
             self.watch_deadline(),
         ];
