@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::hardware::{GidKind, LinkLayer, RdmaDevice, RdmaPort, Reach, Survey, Transport};
+pub use super::order::Usable;
 use super::order::in_order;
 use super::seat::Seat;
 use shmem_verbs::memory::ORDERS_DEVICES;
@@ -33,46 +34,6 @@ pub struct Asked {
     pub gid_index: Option<u8>,
     /// The partition to be in.
     pub pkey: Option<Pkey>,
-}
-
-/// A port that can be used, and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Usable {
-    /// Name of the device.
-    pub device: String,
-    /// Number of the port.
-    pub port: u8,
-    /// Index of the GID to use.
-    pub gid_index: u8,
-    /// The GID there.
-    pub gid: Gid,
-    /// Why that one.
-    pub gid_why: &'static str,
-    /// Its partition.
-    pub pkey: Pkey,
-    /// The subnet manager of an InfiniBand port, by its LID.
-    pub sm_lid: u16,
-    /// The NUMA node of the device, if the machine tells.
-    pub numa: Option<u32>,
-    /// InfiniBand or RoCEv2.
-    pub fabric: Fabric,
-    /// Megabits per second.
-    pub rate: u32,
-    /// Whether it is Soft-RoCE.
-    pub emulated: bool,
-    /// Why it stands where it does among those that can be used; empty before there is an order.
-    pub why: String,
-}
-
-impl fmt::Display for Usable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, port, .. } = self;
-        write!(
-            f,
-            "{device} port {port} ({}, GID {})",
-            self.fabric, self.gid
-        )
-    }
 }
 
 /// What a look at one port came to.

@@ -1,4 +1,4 @@
-//! In which order a process tries the ports that it can use, and why: the best ones, near to it, by turns
+//! Ports that a process can use, in which order it tries them, and why: the best ones, near to it, by turns
 //! with the others of its node.
 //!
 //! All PEs of a job have to reach each other, whatever they take. So what is best is decided without regard to
@@ -7,10 +7,51 @@
 
 #![forbid(unsafe_code)]
 
-use super::choice::Usable;
+use std::fmt;
+
 use super::hardware::{Reach, Survey};
 use super::seat::Seat;
-use shmem_verbs::Fabric;
+use shmem_verbs::{Fabric, Gid, Pkey};
+
+/// A port that can be used, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Usable {
+    /// Name of the device.
+    pub device: String,
+    /// Number of the port.
+    pub port: u8,
+    /// Index of the GID to use.
+    pub gid_index: u8,
+    /// The GID there.
+    pub gid: Gid,
+    /// Why that one.
+    pub gid_why: &'static str,
+    /// Its partition.
+    pub pkey: Pkey,
+    /// The subnet manager of an InfiniBand port, by its LID.
+    pub sm_lid: u16,
+    /// The NUMA node of the device, if the machine tells.
+    pub numa: Option<u32>,
+    /// InfiniBand or RoCEv2.
+    pub fabric: Fabric,
+    /// Megabits per second.
+    pub rate: u32,
+    /// Whether it is Soft-RoCE.
+    pub emulated: bool,
+    /// Why it stands where it does among those that can be used; empty before there is an order.
+    pub why: String,
+}
+
+impl fmt::Display for Usable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, port, .. } = self;
+        write!(
+            f,
+            "{device} port {port} ({}, GID {})",
+            self.fabric, self.gid
+        )
+    }
+}
 
 /// What makes one port better than another, the first of these that differs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

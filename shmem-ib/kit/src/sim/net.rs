@@ -6,10 +6,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::pipes::{PipeConfig, PipeStats, Pipes};
+use super::{address, index_of};
 use shmem_soft::wire::PACKET_MAX;
 use shmem_soft::{Engine, Memory, VecMemory};
 use shmem_verbs::rng::Rng;
-use shmem_verbs::{Access, AddressVector, Gid, Mr, Mtu, Psn, Qpn, RcDest, RcStart};
+use shmem_verbs::{Access, AddressVector, Mr, Mtu, Psn, Qpn, RcDest, RcStart};
 
 /// What the network does to packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,20 +151,6 @@ pub struct SimNet<M> {
     waiting: Vec<VecDeque<(u64, u32)>>,
     /// The streams between engines, if there are any.
     pipes: Option<Pipes>,
-}
-
-pub(super) fn address(index: usize) -> AddressVector {
-    let ip = std::net::Ipv4Addr::new(10, (index >> 16) as u8, (index >> 8) as u8, index as u8);
-    AddressVector {
-        gid: Gid::from(ip),
-        udp_port: 4791,
-    }
-}
-
-pub(super) fn index_of(av: AddressVector) -> Option<usize> {
-    let [.., ten, a, b, c] = av.gid.0;
-    (ten == 10 && av.udp_port == 4791)
-        .then(|| usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c))
 }
 
 impl<M: Memory> SimNet<M> {

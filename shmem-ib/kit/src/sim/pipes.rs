@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::net::{address, index_of};
+use super::{address, index_of};
 use shmem_soft::stream::{StreamAction, StreamConfig, StreamId};
 use shmem_soft::{Engine, Memory};
 use shmem_verbs::rng::Rng;
