@@ -4,12 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-use shmem_verbs::Hca;
-
-use super::driver::Driver;
-use super::operations::table::OpId;
-use super::peer::Mark;
-
 /// What a wait is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaited {
@@ -63,31 +57,6 @@ pub enum LinkChange {
 
 /// Told of a connection: to whom, what became of it, and how many queue pairs there are.
 pub(super) type TellLink = Box<dyn Fn(u32, LinkChange, u32) + Send + Sync>;
-
-impl<H: Hca> Driver<H> {
-    /// Tells who wants to know what became of the connection to `pe`.
-    pub(super) fn tell_link(&self, pe: u32, change: LinkChange) {
-        if let Some(tell) = &self.on_link {
-            tell(self.config.pe_of(pe), change, self.qps.alive);
-        }
-    }
-
-    /// What is left of operations towards a peer up to a mark, when so many peers come after it.
-    pub(super) fn left(&self, pe: u32, mark: Mark, more: usize) -> Awaited {
-        Awaited::Quiet {
-            pe,
-            operations: self.peers.get(&pe).map_or(0, |peer| peer.left(mark)),
-            more: u32::try_from(more).unwrap_or(u32::MAX),
-        }
-    }
-
-    /// An operation that is waited for.
-    pub(super) fn awaited(&self, id: OpId) -> Awaited {
-        self.ops
-            .get(id)
-            .map_or(Awaited::Room, |op| Awaited::Operation(op.pe))
-    }
-}
 
 /// A wait that was told of; it ends when this is dropped.
 pub(super) struct Told<'a> {

@@ -72,8 +72,12 @@ impl<H: Hca> Endpoint<H> {
             return Err(over);
         }
         // From here on it hears of what is new.
-        if !own.branches.iter().any(|other| Arc::ptr_eq(other, branch)) {
-            own.branches.push(Arc::clone(branch));
+        if !own
+            .branches()
+            .iter()
+            .any(|other| Arc::ptr_eq(other, branch))
+        {
+            own.branches().push(Arc::clone(branch));
         }
         let directory = own.directory.clone();
         let known = own.sealed.is_none();
@@ -90,7 +94,7 @@ impl<H: Hca> Endpoint<H> {
         let used = unsafe { branch.use_segments_of(self) };
         used.inspect_err(|_| {
             self.lock()
-                .branches
+                .branches()
                 .retain(|other| !Arc::ptr_eq(other, branch));
             branch.abort();
         })

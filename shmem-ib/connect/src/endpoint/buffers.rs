@@ -6,10 +6,19 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-use shmem_verbs::{Access, Hca, Lkey, Mr, Sge, VerbsError};
+use shmem_verbs::{Access, Hca, Lkey, Mr, PortInfo, Sge, VerbsError};
 
 /// Longest payload that is ever put into a work request, whatever the device allows.
 pub(crate) const INLINE_MAX: usize = 256;
+
+/// Longest local buffer, in bytes, that is copied where registrations are expensive. Frey and Alonso, "Minimizing
+/// the Hidden Cost of RDMA" (ICDCS 2009), found that from about there on registering costs less.
+pub(super) const COPIED: usize = 256 << 10;
+
+/// Longest local buffer outside the segments that is copied on such a port.
+pub(super) const fn copied_on(port: &PortInfo) -> usize {
+    if port.pins_memory { COPIED } else { Pool::MAX }
+}
 
 /// Zeroed memory with a registration.
 #[derive(Debug)]

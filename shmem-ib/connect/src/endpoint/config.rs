@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::atomics::by_owner::books::ANSWER_SLOTS;
+use super::atomics::by_owner::owner::more_completions;
 use super::connecting::ud::SEND_SLOTS;
-use super::driver::more_completions;
 use super::error::ConnError;
 use crate::UdAddress;
 use crate::admission::{MAX_BRANCHES, number_of};

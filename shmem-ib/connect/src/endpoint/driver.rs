@@ -6,25 +6,22 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::atomics::by_owner::books::ANSWER_MESSAGES;
-use super::atomics::by_owner::owner::{Owner, RECEIVES};
+use super::atomics::by_owner::owner::{Owner, more_completions};
 use super::atomics::lines::Composer;
-use super::awaited::TellLink;
-use super::buffers::{INLINE_MAX, LocalSegment, Pool};
+use super::awaited::{Awaited, LinkChange, TellLink};
+use super::buffers::{INLINE_MAX, LocalSegment, Pool, copied_on};
 use super::completions::Completions;
 use super::config::{Directory, EndpointConfig, Transport};
 use super::connecting::domain::XrcDomain;
 use super::connecting::ud::{SEND_SLOTS, UdPort};
 use super::error::ConnError;
 use super::life::Life;
-use super::lock::Endpoint;
 use super::notices::{Inbound, Notices};
-use super::operations::accounts::{Accounts, Gauge};
+use super::operations::accounts::{Accounts, Gauge, Mark};
 use super::operations::held::Held;
-use super::operations::put_get::copied_on;
 use super::operations::sends::Sends;
 use super::operations::silent::Telling;
-use super::operations::table::OpTable;
+use super::operations::table::{OpId, OpTable};
 use super::peer::{Ahead, Peer};
 use super::queue_pairs::QueuePairs;
 use crate::UdAddress;
@@ -68,8 +65,6 @@ pub(super) struct Driver<H: Hca> {
     /// Peers whose connection is being drained, when operations have completed.
     pub(super) attention: Vec<u32>,
     pub(super) directory: Option<Arc<dyn Directory>>,
-    /// Other endpoints of this PE that begin connections, and are closed with this one.
-    pub(super) branches: Vec<Arc<Endpoint<H>>>,
     /// Datagrams that wait for the job's identity, without which nobody can say what they are;
     /// `None` once that is known.
     pub(super) sealed: Option<Vec<Sealed>>,
@@ -105,7 +100,7 @@ impl<H: Hca> Driver<H> {
         let cq = hca
             .create_cq(config.cq_depth + more_completions(by_owner))
             .map_err(ConnError::verbs("create a completion queue"))?;
-        let ud = UdPort::new(&**hca, cq, &config, &mut rng).inspect_err(|_| {
+        let ud = UdPort::new(&**hca, cq, config.ud_depth, &mut rng).inspect_err(|_| {
             let _ = hca.destroy_cq(cq);
         })?;
         let address = ud.address;
@@ -161,7 +156,6 @@ impl<H: Hca> Driver<H> {
             segments: Vec::new(),
             attention: Vec::new(),
             directory: None,
-            branches: Vec::new(),
             sealed,
             owner: by_owner.then(Owner::new),
             unanswered: 0,
@@ -233,17 +227,31 @@ impl<H: Hca> Driver<H> {
             _ => self.describe(pe),
         }
     }
+
+    /// Tells who wants to know what became of the connection to `pe`.
+    pub(super) fn tell_link(&self, pe: u32, change: LinkChange) {
+        if let Some(tell) = &self.on_link {
+            tell(self.config.pe_of(pe), change, self.qps.alive);
+        }
+    }
+
+    /// What is left of operations towards a peer up to a mark, when so many peers come after it.
+    pub(super) fn left(&self, pe: u32, mark: Mark, more: usize) -> Awaited {
+        Awaited::Quiet {
+            pe,
+            operations: self.peers.get(&pe).map_or(0, |peer| peer.left(mark)),
+            more: u32::try_from(more).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// An operation that is waited for.
+    pub(super) fn awaited(&self, id: OpId) -> Awaited {
+        self.ops
+            .get(id)
+            .map_or(Awaited::Room, |op| Awaited::Operation(op.pe))
+    }
 }
 
 const fn most_in_flight(config: &EndpointConfig) -> u32 {
     config.cq_depth - config.ud_depth - SEND_SLOTS
-}
-
-/// How many completions atomics that owners execute may have besides.
-pub(super) const fn more_completions(by_owner: bool) -> u32 {
-    if by_owner {
-        RECEIVES + ANSWER_MESSAGES
-    } else {
-        0
-    }
 }

@@ -70,7 +70,7 @@ impl<H: Hca> Endpoint<H> {
     /// Has the branches closed by who makes progress on them. Two PEs that went through their endpoints one
     /// after the other could wait for each other.
     fn part(&self) -> Vec<Arc<Self>> {
-        let branches = self.lock().branches.clone();
+        let branches = self.lock().branches().clone();
         for branch in &branches {
             // ORDERING(parting): pairs with `progress_wait`, which is woken after it.
             branch.parting.store(true, Ordering::Release);
@@ -96,7 +96,7 @@ impl<H: Hca> Endpoint<H> {
     /// fails, and whose peers are not to wait for it. Operations under way are forgotten. Its branches end, too.
     pub fn abort(&self) {
         let mut locked = self.lock();
-        let branches = std::mem::take(&mut locked.branches);
+        let branches = std::mem::take(locked.branches());
         locked.end();
         drop(locked);
         for branch in branches {

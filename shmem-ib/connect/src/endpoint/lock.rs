@@ -47,7 +47,7 @@ pub(super) type Tell = Box<dyn Fn(&ConnError) + Send + Sync>;
 /// The network side of one PE. See the [module](super).
 pub struct Endpoint<H: Hca> {
     pub(super) hca: Arc<H>,
-    driver: Mutex<Driver<H>>,
+    locked: Mutex<Inside<H>>,
     line: Line,
     /// Who executes atomics.
     pub(super) by_owner: bool,
@@ -68,6 +68,13 @@ pub struct Endpoint<H: Hca> {
     pub(super) parting: AtomicBool,
 }
 
+/// What the lock protects.
+struct Inside<H: Hca> {
+    driver: Driver<H>,
+    /// Other endpoints of this PE that begin connections, and are closed with this one.
+    branches: Vec<Arc<Endpoint<H>>>,
+}
+
 /// The threads that wait for the lock.
 #[derive(Debug, Default)]
 struct Line {
@@ -79,7 +86,7 @@ struct Line {
 /// The locked endpoint.
 pub(super) struct Locked<'a, H: Hca> {
     endpoint: &'a Endpoint<H>,
-    guard: Option<MutexGuard<'a, Driver<H>>>,
+    guard: Option<MutexGuard<'a, Inside<H>>>,
     /// What it says of the endpoint was true of this opening.
     opening: u64,
 }
@@ -95,7 +102,10 @@ impl<H: Hca> Endpoint<H> {
     ) -> Self {
         Self {
             hca,
-            driver: Mutex::new(driver),
+            locked: Mutex::new(Inside {
+                driver,
+                branches: Vec::new(),
+            }),
             line: Line::default(),
             by_owner,
             coherent,
@@ -114,17 +124,17 @@ impl<H: Hca> Endpoint<H> {
         let guard = self.guard();
         Locked {
             endpoint: self,
-            opening: guard.life.opening,
+            opening: guard.driver.life.opening,
             guard: Some(guard),
         }
     }
 
-    fn guard(&self) -> MutexGuard<'_, Driver<H>> {
+    fn guard(&self) -> MutexGuard<'_, Inside<H>> {
         // Relaxed: a thread that does not see yet that another one waits passes it once.
         if self.line.length.load(Ordering::Relaxed) > 0 {
             return self.guard_in_turn();
         }
-        match self.driver.try_lock() {
+        match self.locked.try_lock() {
             Ok(guard) => guard,
             // The driver keeps its invariants at every point where it could panic.
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
@@ -133,10 +143,10 @@ impl<H: Hca> Endpoint<H> {
     }
 
     #[cold]
-    fn guard_in_turn(&self) -> MutexGuard<'_, Driver<H>> {
+    fn guard_in_turn(&self) -> MutexGuard<'_, Inside<H>> {
         self.line.length.fetch_add(1, Ordering::Relaxed);
         let first = self.line.first.lock();
-        let guard = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
         self.line.length.fetch_sub(1, Ordering::Relaxed);
         drop(first);
         guard
@@ -146,13 +156,13 @@ impl<H: Hca> Endpoint<H> {
 impl<H: Hca> Deref for Locked<'_, H> {
     type Target = Driver<H>;
     fn deref(&self) -> &Driver<H> {
-        self.guard.as_ref().expect("taken only inside `unlocked`")
+        &self.inside().driver
     }
 }
 
 impl<H: Hca> DerefMut for Locked<'_, H> {
     fn deref_mut(&mut self) -> &mut Driver<H> {
-        self.guard.as_mut().expect("taken only inside `unlocked`")
+        &mut self.inside_mut().driver
     }
 }
 
@@ -163,10 +173,23 @@ impl<H: Hca> Drop for Locked<'_, H> {
 }
 
 impl<'a, H: Hca> Locked<'a, H> {
+    fn inside(&self) -> &Inside<H> {
+        self.guard.as_ref().expect("taken only inside `unlocked`")
+    }
+
+    fn inside_mut(&mut self) -> &mut Inside<H> {
+        self.guard.as_mut().expect("taken only inside `unlocked`")
+    }
+
+    /// The endpoint's branches.
+    pub(super) fn branches(&mut self) -> &mut Vec<Arc<Endpoint<H>>> {
+        &mut self.inside_mut().branches
+    }
+
     fn unlock(&mut self) {
         if let Some(mut guard) = self.guard.take() {
-            guard.set_alarm();
-            let notices = &mut guard.notices;
+            guard.driver.set_alarm();
+            let notices = &mut guard.driver.notices;
             let happened = std::mem::take(&mut notices.happened);
             let fetched = std::mem::take(&mut notices.fetched);
             let wakers = match happened {
@@ -197,7 +220,7 @@ impl<'a, H: Hca> Locked<'a, H> {
         let result = f(self.endpoint);
         let guard = self.endpoint.guard();
         assert!(
-            guard.life.opening == self.opening,
+            guard.driver.life.opening == self.opening,
             "an operation was under way in an endpoint that was closed and opened again: no thread may \
              use the library during the last finalize and the init after it"
         );
@@ -278,17 +301,17 @@ impl<'a, H: Hca> Locked<'a, H> {
     /// Sleeps until another thread has closed the endpoint; at most `max`, or longer for no reason.
     pub(super) fn until_closed(&mut self, max: Duration) {
         if let Some(mut guard) = self.guard.take() {
-            guard.life.await_end += 1;
+            guard.driver.life.await_end += 1;
             let gone = &self.endpoint.gone;
             let mut over = false;
-            while !over && !guard.life.closed && guard.life.opening == self.opening {
+            while !over && !guard.driver.life.closed && guard.driver.life.opening == self.opening {
                 let (woken, time) = gone
                     .wait_timeout(guard, max)
                     .unwrap_or_else(PoisonError::into_inner);
                 (guard, over) = (woken, time.timed_out());
             }
-            guard.life.await_end -= 1;
-            self.opening = guard.life.opening;
+            guard.driver.life.await_end -= 1;
+            self.opening = guard.driver.life.opening;
             self.guard = Some(guard);
         }
     }

@@ -199,7 +199,7 @@ impl<H: Hca> Endpoint<H> {
     pub fn set_identity(&self, job_id: [u8; 16], job_key: &'static [u8; 32]) {
         let mut locked = self.lock();
         locked.set_identity(job_id, job_key);
-        let branches = locked.branches.clone();
+        let branches = locked.branches().clone();
         drop(locked);
         for branch in branches {
             branch.set_identity(job_id, job_key);

@@ -7,22 +7,9 @@ use std::collections::VecDeque;
 
 use super::atomics::by_owner::books::Asked;
 use super::error::ConnError;
+use super::operations::accounts::Mark;
 use super::operations::silent::{Last, Silent};
 use crate::UdAddress;
-
-/// A point in the sequence of operations towards a peer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    posted: u64,
-    pub(super) asked: u64,
-}
-
-impl Mark {
-    /// The same point for who need not hear of answers.
-    pub(super) const fn without_answers(self) -> Self {
-        Self { asked: 0, ..self }
-    }
-}
 
 /// What is known about a peer that was in contact.
 #[derive(Debug, Default)]

@@ -48,7 +48,7 @@ impl<H: Hca> Endpoint<H> {
         let mut locked = self.lock();
         // SAFETY: by the caller's promise.
         unsafe { locked.add_segment(id, base, len)? };
-        let branches = locked.branches.clone();
+        let branches = locked.branches().clone();
         drop(locked);
         for branch in branches {
             // SAFETY: it is registered here until this endpoint is closed, and the branch with it.

@@ -2,7 +2,6 @@
 
 use crate::UdAddress;
 use crate::endpoint::buffers::Registered;
-use crate::endpoint::config::EndpointConfig;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::wr_id::Whose;
 use crate::message::MAX_LEN;
@@ -30,18 +29,18 @@ pub(crate) struct UdPort {
 }
 
 impl UdPort {
-    /// Creates the queue pair, ready to send and receive.
+    /// Creates the queue pair, ready to send, and to take so many datagrams at once.
     pub(crate) fn new<H: Hca>(
         hca: &H,
         cq: Cq,
-        config: &EndpointConfig,
+        receives: u32,
         rng: &mut Rng,
     ) -> Result<Self, ConnError> {
         let port = hca.port();
         let max_inline = port.max_inline.min(MAX_LEN as u32);
         let init = QpInit {
             max_send_wr: SEND_SLOTS,
-            max_recv_wr: config.ud_depth,
+            max_recv_wr: receives,
             max_inline,
             ..QpInit::new(QpType::Ud, cq)
         };
@@ -69,7 +68,7 @@ impl UdPort {
                 hca.modify_qp(qpn, attr)
                     .map_err(ConnError::verbs("start the UD queue pair"))?;
             }
-            let len = config.ud_depth as usize * RECV_LEN + SEND_SLOTS as usize * MAX_LEN;
+            let len = receives as usize * RECV_LEN + SEND_SLOTS as usize * MAX_LEN;
             Registered::new(hca, len).map_err(ConnError::verbs("register datagram buffers"))
         };
         let buffers = start().inspect_err(|_| {
@@ -84,12 +83,12 @@ impl UdPort {
         let this = Self {
             address,
             buffers,
-            receives: config.ud_depth,
+            receives,
             max_inline: max_inline as usize,
             free_sends: (0..SEND_SLOTS).collect(),
             dropped: 0,
         };
-        for slot in 0..config.ud_depth {
+        for slot in 0..receives {
             if let Err(e) = this.post_receive(hca, slot) {
                 this.release(hca);
                 return Err(ConnError::verbs("post receives")(e));

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hashbrown::HashMap;
 
 use crate::endpoint::error::ConnError;
-use crate::endpoint::peer::Mark;
 
 /// Names a context of an endpoint. Contexts need not be made: one that was never used has nothing
 /// under way. Small numbers, as what is kept per context lies in a table.
@@ -33,6 +32,20 @@ impl ContextId {
     #[must_use]
     pub const fn number(self) -> u16 {
         self.0
+    }
+}
+
+/// A point in the sequence of operations towards a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub(crate) posted: u64,
+    pub(crate) asked: u64,
+}
+
+impl Mark {
+    /// The same point for who need not hear of answers.
+    pub(crate) const fn without_answers(self) -> Self {
+        Self { asked: 0, ..self }
     }
 }
 

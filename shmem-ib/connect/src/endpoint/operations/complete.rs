@@ -32,12 +32,28 @@ impl<H: Hca> Driver<H> {
                 self.retire_silent(pe, covers);
             }
         }
-        if silent {
-            self.silent_told(pe);
+        if silent && let Some(peer) = self.peers.get_mut(&pe) {
+            peer.silent.told();
         }
         match self.ops.get_mut(id) {
             Some(op) if op.composed => self.stepped(id),
             _ => self.finish_if_done(id),
+        }
+    }
+
+    /// The first `upto` of the silent requests towards `pe` are complete.
+    fn retire_silent(&mut self, pe: u32, upto: u64) {
+        let Some(peer) = self.peers.get_mut(&pe) else {
+            return;
+        };
+        let done = peer.silent.retire(upto);
+        peer.completed += done.len() as u64;
+        self.sends.in_flight -= done.len() as u32;
+        for id in done {
+            if let Some(op) = self.ops.get_mut(id) {
+                op.pending = 0;
+            }
+            self.finish_if_done(id);
         }
     }
 

@@ -5,13 +5,13 @@
 
 use smallvec::SmallVec;
 
-use super::accounts::ContextId;
+use super::accounts::{ContextId, Mark};
 use super::table::OpId;
 use crate::endpoint::awaited::Awaited;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::{Endpoint, Locked};
-use crate::endpoint::peer::{Mark, Peer};
+use crate::endpoint::peer::Peer;
 use shmem_verbs::Hca;
 
 /// The operations of one context of an endpoint; see [`Endpoint::context`].
@@ -42,8 +42,8 @@ impl<H: Hca> Endpoint<H> {
     /// # Errors
     /// The first error of an operation that nobody waited for and no quiet has told of.
     pub fn quiet_all(&self) -> Result<(), ConnError> {
-        let locked = self.lock();
-        let (ids, branches) = (locked.accounts.ids(), locked.branches.clone());
+        let mut locked = self.lock();
+        let (ids, branches) = (locked.accounts.ids(), locked.branches().clone());
         drop(locked);
         let mut result = Ok(());
         for branch in branches {

@@ -17,7 +17,6 @@ use smallvec::SmallVec;
 use super::silent::FIRST;
 use super::table::OpId;
 use crate::endpoint::buffers::INLINE_MAX;
-use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::wr_id::Whose;
 use shmem_verbs::memory::copy;
@@ -95,6 +94,11 @@ impl Held {
         (self.pe, self.qpn) == (pe, qpn)
     }
 
+    /// The last one, and its peer.
+    pub(super) fn last(&mut self) -> Option<(u32, &mut Request)> {
+        Some((self.pe, self.list.last_mut()?))
+    }
+
     /// Takes the last one back.
     pub(crate) fn pop(&mut self) {
         self.list.pop();
@@ -149,32 +153,6 @@ impl Held {
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         if self.qpn == qpn {
             self.list.clear();
-        }
-    }
-}
-
-impl<H: Hca> Driver<H> {
-    /// Lets go what is held, because a thread begins to wait; the last request tells.
-    #[cold]
-    pub(crate) fn let_go(&mut self) {
-        if let Some(last) = self.sends.held.list.last_mut()
-            && !last.tells
-            && let Some(op) = self.ops.get_mut(last.id)
-            && let Some(peer) = self.peers.get_mut(&self.sends.held.pe)
-        {
-            last.tells = true;
-            op.silent = false;
-            peer.silent.pop();
-            op.covers = peer.silent.cover();
-            self.sends.silent -= 1;
-        }
-        self.ring();
-    }
-
-    /// Tells the device of what is held. What finds no room stays.
-    pub(crate) fn ring(&mut self) {
-        if let Err(error) = self.sends.held.ring(&*self.hca) {
-            self.life.fail(error);
         }
     }
 }

@@ -5,14 +5,15 @@
 //!   for less.
 //! * `post.rs`: the one place where work requests of operations are posted.
 //! * `sends.rs`: work requests of all connections that are under way.
-//! * `silent.rs`: which of them tell of their completion, and what becomes of those that do not.
-//! * `held.rs`: those that gather until the device is told of all at once.
+//! * `silent.rs`: which of them tell of their completion; `held.rs`: those that gather until the device is told of all
+//!   at once; `cover.rs`: what a poll does so that the device and somebody hear of both.
 //! * `complete.rs`: what happens when they complete, or are lost.
 //! * `table.rs`: the operations under way; `accounts.rs`: what of them is whose.
 
 pub(crate) mod accounts;
 pub(crate) mod complete;
 pub(crate) mod context;
+pub(crate) mod cover;
 pub(crate) mod held;
 pub(crate) mod point;
 pub(crate) mod post;

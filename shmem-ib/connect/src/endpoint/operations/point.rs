@@ -2,11 +2,10 @@
 
 use std::task::Waker;
 
-use super::accounts::ContextId;
+use super::accounts::{ContextId, Mark};
 use super::context::{Context, has_reached};
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
-use crate::endpoint::peer::Mark;
 use shmem_verbs::Hca;
 
 /// All that a context had started towards a peer at some moment; see [`Context::point`].

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::held::{Held, Request};
 use super::sends::Sends;
 use super::silent::{Last, may_be_silent};
-use super::table::{Failed, Holds, Op, OpId, OpKind};
+use super::table::{CHUNK, Failed, Holds, Op, OpId, OpKind};
 use crate::Way;
 use crate::endpoint::awaited::Awaited;
 use crate::endpoint::buffers::Slot;
@@ -20,9 +20,6 @@ use crate::endpoint::lock::Locked;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::wr_id::Whose;
 use shmem_verbs::{Access, Hca, Lkey, Qpn, Rkey, SendOp, SendWr, Sge, SrqNum, VerbsError};
-
-/// Longest work request: a multiple of every page and MTU.
-pub(crate) const CHUNK: usize = 16 << 20;
 
 /// The remote side of an operation.
 #[derive(Clone, Copy, Debug)]

@@ -23,21 +23,12 @@ use super::context::Context;
 use super::held::HELD_BYTES;
 use super::post::Target;
 use super::table::{Holds, Op, OpId, OpKind};
-use crate::endpoint::buffers::{INLINE_MAX, Pool};
+use crate::endpoint::buffers::{COPIED, INLINE_MAX, Pool};
 use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::endpoint::lock::Locked;
 use shmem_verbs::memory::copy;
-use shmem_verbs::{Hca, PortInfo, SendOp, Sge};
-
-/// Longest local buffer, in bytes, that is copied where registrations are expensive. Frey and Alonso, "Minimizing
-/// the Hidden Cost of RDMA" (ICDCS 2009), found that from about there on registering costs less.
-const COPIED: usize = 256 << 10;
-
-/// Longest local buffer outside the segments that is copied on such a port.
-pub(crate) const fn copied_on(port: &PortInfo) -> usize {
-    if port.pins_memory { COPIED } else { Pool::MAX }
-}
+use shmem_verbs::{Hca, SendOp, Sge};
 
 /// How long the source of a put keeps its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,16 +10,15 @@
 //! request holds comes back late. A failure is told in any case, by the request itself, and if earlier silent
 //! ones of that queue pair have not told of a failure before, they have succeeded.
 
+#![forbid(unsafe_code)]
+
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
 use super::accounts::ContextId;
-use super::post::CHUNK;
-use super::table::{Holds, Op, OpId, OpKind};
-use crate::endpoint::driver::Driver;
-use crate::endpoint::wr_id::Whose;
-use shmem_verbs::{Hca, Qpn, Rkey, SendOp, SendWr, SrqNum, VerbsError};
+use super::table::{CHUNK, Holds, Op, OpId, OpKind};
+use shmem_verbs::{Qpn, Rkey, SrqNum};
 
 /// So many requests towards a peer tell of their completion before the first that does not.
 pub(crate) const FIRST: u64 = 4;
@@ -68,11 +67,21 @@ impl Silent {
     }
 
     /// The first `upto` of all are complete: those of them that were not before.
-    fn retire(&mut self, upto: u64) -> SmallVec<[OpId; 16]> {
+    pub(super) fn retire(&mut self, upto: u64) -> SmallVec<[OpId; 16]> {
         let n = upto.saturating_sub(self.retired) as usize;
         self.retired = self.retired.max(upto);
         self.covered = self.covered.max(upto);
         self.ops.drain(..n.min(self.ops.len())).collect()
+    }
+
+    /// All are complete.
+    pub(super) fn retire_all(&mut self) -> SmallVec<[OpId; 16]> {
+        self.retire(self.posted)
+    }
+
+    /// The oldest that is not known to be complete has told of its end itself, since it failed.
+    pub(super) fn told(&mut self) {
+        self.retire(self.retired + 1);
     }
 
     /// Whether some of the first `upto` are not known to be complete.
@@ -126,95 +135,6 @@ impl Telling {
     /// Whether the next request is silent, if it may be.
     pub(crate) const fn is_silent(&self, silent: &Silent, under_way: u64, in_all: u32) -> bool {
         under_way >= FIRST && silent.run() + 1 < self.every && in_all < self.crowded
-    }
-}
-
-impl<H: Hca> Driver<H> {
-    /// The first `upto` of the silent requests towards `pe` are complete.
-    pub(super) fn retire_silent(&mut self, pe: u32, upto: u64) {
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return;
-        };
-        let done = peer.silent.retire(upto);
-        peer.completed += done.len() as u64;
-        self.sends.in_flight -= done.len() as u32;
-        for id in done {
-            if let Some(op) = self.ops.get_mut(id) {
-                op.pending = 0;
-            }
-            self.finish_if_done(id);
-        }
-    }
-
-    /// The oldest silent request towards `pe` has told of its end itself, since it failed.
-    pub(super) fn silent_told(&mut self, pe: u32) {
-        if let Some(peer) = self.peers.get_mut(&pe) {
-            peer.silent.retire(peer.silent.retired + 1);
-        }
-    }
-
-    /// Has something tell of requests of which nothing does. Where there is no room for it, the next poll finds it.
-    #[cold]
-    pub(crate) fn cover(&mut self) {
-        let mut uncovered = std::mem::take(&mut self.sends.uncovered);
-        uncovered.retain(|pe| !self.cover_peer(*pe));
-        uncovered.append(&mut self.sends.uncovered);
-        self.sends.uncovered = uncovered;
-    }
-
-    /// Returns whether nothing is left to do for this peer.
-    fn cover_peer(&mut self, pe: u32) -> bool {
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return true;
-        };
-        let Some(last) = peer.last.filter(|_| peer.silent.is_uncovered()) else {
-            return true;
-        };
-        // As any operation, it leaves their places to answers.
-        let full = self.owner.is_some() && peer.is_full(self.config.sq_depth);
-        if full || self.sends.in_flight >= self.most_in_flight() {
-            return false;
-        }
-        let write = SendOp::write(last.raddr, last.rkey);
-        let id = self.ops.insert(Op::new(last.ctx, OpKind::Put, pe, 0, 0));
-        let wr = SendWr {
-            srqn: last.srqn,
-            ..SendWr::new(Whose::Operation(id).to_wr_id(), write, &[])
-        };
-        // SAFETY: it has no buffer.
-        let posted = unsafe { self.hca.post_send(last.qpn, &wr) };
-        if let Err(error) = posted {
-            self.ops.remove(id);
-            let full = matches!(error, VerbsError::QueueFull { .. });
-            if !full {
-                self.lose_silent(pe);
-            }
-            return !full;
-        }
-        self.sends.posted();
-        if let (Some(op), Some(peer)) = (self.ops.get_mut(id), self.peers.get_mut(&pe)) {
-            peer.posted += 1;
-            op.pending = 1;
-            op.begun = true;
-            op.posting = false;
-            op.covers = peer.silent.cover();
-        }
-        true
-    }
-
-    /// Nothing can be posted behind the silent requests towards `pe`, so nobody would ever hear of them.
-    #[cold]
-    fn lose_silent(&mut self, pe: u32) {
-        let Some(peer) = self.peers.get_mut(&pe) else {
-            return;
-        };
-        let lost = peer.silent.retire(peer.silent.posted);
-        peer.completed += lost.len() as u64;
-        self.sends.in_flight -= lost.len() as u32;
-        for id in lost {
-            self.lose(id);
-        }
-        self.notices.happened = true;
     }
 }
 

@@ -79,6 +79,9 @@ impl Fetch {
     }
 }
 
+/// Longest work request: a multiple of every page and MTU.
+pub(super) const CHUNK: usize = 16 << 20;
+
 /// One operation; large ones consist of several work requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {

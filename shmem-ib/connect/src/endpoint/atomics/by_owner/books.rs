@@ -25,7 +25,7 @@ pub(crate) const WINDOW: u64 = 64;
 /// Messages with answers that may be in the send queue of one connection.
 pub(crate) const ANSWER_SLOTS: u32 = 16;
 /// Messages with answers that may be in all send queues together.
-pub(crate) const ANSWER_MESSAGES: u32 = 256;
+pub(super) const ANSWER_MESSAGES: u32 = 256;
 
 /// A requester's count of what one owner was asked and has answered. Requests are answered in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -8,10 +8,19 @@ use shmem_verbs::{Hca, Qpn, RecvWr, Sge, Srq, SrqInit, SrqKind, VerbsError};
 
 /// Receives that are posted: the windows of four peers. A burst of more waits at the senders, a few
 /// hundred microseconds at a time, and costs no memory here.
-pub(crate) const RECEIVES: u32 = 256;
+const RECEIVES: u32 = 256;
 /// Bytes per buffer: a multiple of the cache line that holds any message.
 pub(super) const BUFFER: usize = 128;
 const _: () = assert!(MAX_LEN <= BUFFER);
+
+/// How many completions atomics that owners execute may have besides.
+pub(crate) const fn more_completions(by_owner: bool) -> u32 {
+    if by_owner {
+        RECEIVES + ANSWER_MESSAGES
+    } else {
+        0
+    }
+}
 
 /// What a PE has for atomics that owners execute.
 #[derive(Debug)]
