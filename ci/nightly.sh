@@ -141,7 +141,7 @@ part_sanitizers() {
     # Only compilers of the nightly channel have the option, or others that are made to take it.
     RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
         cargo build --quiet --target "$host" --target-dir "$dir" -p shmem-tests --bin conformance
-    for options in "-n 4" "-n 4 --nodes 2" "-n 3 --nodes 3 --spawn exec"; do
+    for options in "-n 4" "-n 4 --nodes 2" "-n 3 --nodes 3 -x SHMEM_SPAWN=exec"; do
         # shellcheck disable=SC2086 # several words
         ASAN_OPTIONS=detect_leaks=0 "$target/debug/shmrun" $options "$dir/$host/debug/conformance" >/dev/null
     done

@@ -250,7 +250,7 @@ unsaid "cpu binding"
 allocation -N4 -n8 "$shmrun" env SHMEM_DEBUG=1 "$programs/examples/ring"
 says "PE 7 of 8 on node 3 of 4"
 for program in examples/histogram heat2d; do
-    allocation -N4 -n8 "$shmrun" --tree-degree 2 "$programs/$program"
+    allocation -N4 -n8 "$shmrun" -x SHMEM_TREE_DEGREE=2 "$programs/$program"
 done
 allocation -N1 -n2 "$shmrun" "$programs/examples/ring"
 says "round 2 PEs"

@@ -56,7 +56,7 @@ fn launch() -> Result<ExitCode, Box<dyn Error>> {
         let status = Command::new(&program)
             .arg0(LAUNCHER)
             // In an allocation, too, the nodes are emulated here.
-            .args(["--allocation", "none", "--launcher", "fork"])
+            .args(["-x", "SHMEM_ALLOCATION=none", "--launcher", "fork"])
             .args(["--stdin", "none", "-n", "2", "--nodes", nodes, "--"])
             .arg(&program)
             .args(&args)

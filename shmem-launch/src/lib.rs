@@ -181,13 +181,13 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
 /// # Safety
 /// The process has a single thread.
 unsafe fn run(cli: &Cli, job: job::Job, outer: Option<driver::Outer>) -> u8 {
-    if outer.is_none() {
+    if outer.is_none() && !cli.quiet {
         for note in &job.notes {
             complain(note, 0);
         }
     }
-    if cli.verbose || cli.dry_run {
-        let shown = driver::put(Stream::Err, job::describe(&job));
+    if cli.inherited.verbose || cli.dry_run {
+        let shown = driver::put(Stream::Err, job::describe(&job, !cli.dry_run));
         if cli.dry_run {
             return shown.map_or_else(|lost| lost.status, |()| 0);
         }

@@ -74,8 +74,8 @@ fn start(test: &Test, limit: Option<u64>, program: PathBuf) -> io::Result<Child>
         .arg0(NAME)
         // In an allocation, too, the nodes are emulated here: they are what the test asks for.
         .args([
-            "--allocation",
-            "none",
+            "-x",
+            "SHMEM_ALLOCATION=none",
             "--launcher",
             "fork",
             "--stdin",

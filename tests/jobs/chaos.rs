@@ -219,8 +219,7 @@ impl Plan {
 
     fn command(&self, dir: &Path) -> Command {
         let mut command = Command::new(SHMRUN);
-        let (pes, degree) = (self.pes.to_string(), self.degree.to_string());
-        command.args(["-n", &pes, "--tree-degree", &degree]);
+        command.args(["-n", &self.pes.to_string()]);
         if self.hosts {
             let hosts: Vec<_> = (0..self.nodes).map(|n| format!("h{n}")).collect();
             command.args(["--hosts", &hosts.join(","), "--rsh"]);
@@ -248,6 +247,7 @@ impl Plan {
             .env("DIR", dir)
             .env("TMPDIR", dir.join("tmp"))
             .env("SHMEM_SYMMETRIC_SIZE", "1M")
+            .env("SHMEM_TREE_DEGREE", self.degree.to_string())
             .env("SHMEM_HEARTBEAT_TIMEOUT", self.silence());
         command
     }

@@ -45,7 +45,14 @@ impl Job {
     /// The same with a job of `hello`.
     fn run_hello(&mut self, options: &str) -> Option<()> {
         let options: Vec<_> = options.split(' ').collect();
-        self.run(&[&[SHMRUN][..], &options, &["--spawn", "template", HELLO]].concat())
+        self.run(
+            &[
+                &[SHMRUN][..],
+                &options,
+                &["-x", "SHMEM_SPAWN=template", HELLO],
+            ]
+            .concat(),
+        )
     }
 
     fn count(command: &[&str]) -> Option<Vec<(&'static str, Counts)>> {

@@ -84,9 +84,9 @@ fn a_library_that_does_nothing_leaves_the_template() {
 #[test]
 fn a_template_that_must_fork_refuses_what_it_would_lose() {
     let Some(library) = library() else { return };
-    let outcome = job("-n 2 --spawn template", library, "thread").run();
+    let outcome = job("-n 2 -x SHMEM_SPAWN=template", library, "thread").run();
     assert_eq!(outcome.code(), 125, "{}", outcome.stderr);
-    for part in ["cannot start PE 0", "started threads", "--spawn auto"] {
+    for part in ["cannot start PE 0", "started threads", "SHMEM_SPAWN=auto"] {
         assert!(
             outcome.stderr.contains(part),
             "no {part:?}: {}",

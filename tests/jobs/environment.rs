@@ -58,10 +58,9 @@ fn a_low_limit_of_descriptors_is_raised_or_named() {
     // So few that a PE has its own below the usual numbers.
     for how in ["exec", "template"] {
         let script = "ulimit -Sn 40; exec \"$@\"";
-        let words = [
-            script, "sh", SHMRUN, "-n", "20", "--nodes", "2", "--spawn", how, HELLO,
-        ];
-        let output = Job::new("sh", "-c", &words).run();
+        let words = [script, "sh", SHMRUN, "-n", "20", "--nodes", "2", HELLO];
+        let job = Job::new("sh", "-c", &words).env("SHMEM_SPAWN", how);
+        let output = job.run();
         assert!(output.status.success(), "{how}: {}", output.stderr);
     }
     // Root may raise the hard limit, too.

@@ -232,7 +232,11 @@ fn members_of_a_team_are_named() {
 
 #[test]
 fn who_does_not_call_init_is_named() {
-    let hang = Hang::start("-n 8 --nodes 2 --spawn exec", &[HANGS, "init", "6"], &[]);
+    let hang = Hang::start(
+        "-n 8 --nodes 2 -x SHMEM_SPAWN=exec",
+        &[HANGS, "init", "6"],
+        &[],
+    );
     hang.tells(&[
         "PEs 4,5,7 (3) wait in init for the other PEs of the node, for ",
         "; missing: PE 6\n",

@@ -36,7 +36,11 @@ fn an_old_kernel_runs_everything() {
     if no_filters() {
         return;
     }
-    for options in ["-n 4", "-n 4 --nodes 2", "-n 4 --nodes 2 --spawn exec"] {
+    for options in [
+        "-n 4",
+        "-n 4 --nodes 2",
+        "-n 4 --nodes 2 -x SHMEM_SPAWN=exec",
+    ] {
         assert!(job(OLD, options, &[HELLO]).succeed().contains("PE 3 of 4"));
         let out = job(OLD, options, &[STATICS]).succeed();
         assert!(out.contains("static data checked on 4 PEs"), "{out}");
@@ -71,7 +75,11 @@ fn an_old_kernel_runs_programs_in_c() {
     ] {
         let program = c.make(name, c.conformance_objects(), flags);
         let program = program.to_str().expect("a path in UTF-8");
-        for options in ["-n 2", "-n 3 --nodes 2", "-n 2 --nodes 2 --spawn exec"] {
+        for options in [
+            "-n 2",
+            "-n 3 --nodes 2",
+            "-n 2 --nodes 2 -x SHMEM_SPAWN=exec",
+        ] {
             let out = job(OLD, options, &[program, "linking"]).succeed();
             assert!(out.contains(" checks, 0 failed on "), "{out}");
         }

@@ -9,7 +9,7 @@ pes=64
 nodes=8
 
 # A number of the JSON report: of the object with this name, this key.
-figure() { sed -n "s/.*\"name\": \"$1\".*\"$2\": \([0-9]*\).*/\1/p" /tmp/report | head -1; }
+figure() { sed -n "s/.*\"name\": \"$1\".*\"$2\": \([0-9]*\).*/\1/p" /tmp/report.json | head -1; }
 told() { sed -n "s/^$1: \([0-9]*\).*/\1/p" /tmp/out; }
 
 # Runs a pattern of traffic and keeps its figures by mode and pattern. `init` is the time from the
@@ -18,8 +18,8 @@ declare -A init init_kib kib qps traffic
 measure() {
     local mode=$1 pattern=$2 before
     before=$(available)
-    SHMEM_CONNECT=$mode shmrun -n $pes --nodes $nodes --report-json /tmp/report footprint "$pattern" >/tmp/out
-    cat /tmp/out /tmp/report
+    SHMEM_CONNECT=$mode shmrun -n $pes --nodes $nodes --report /tmp/report.json footprint "$pattern" >/tmp/out
+    cat /tmp/out /tmp/report.json
     init[$mode$pattern]=$(($(figure "last init done" to_ns) / 1000000))
     init_kib[$mode$pattern]=$((before - $(told "available after init")))
     kib[$mode$pattern]=$((before - $(told "available after traffic")))

@@ -54,7 +54,7 @@ impl Agent {
             let rank = self.setup.first_rank + started;
             self.parent.out.send(&Frame::Print(format!(
                 "node {node} has waited {} s for PE {rank} to be started ({started} of {n} run): the program \
-                 takes long before its main, where --spawn exec may help, or the machine does",
+                 takes long before its main, where SHMEM_SPAWN=exec may help, or the machine does",
                 LONG_NS / 1_000_000_000
             )));
         }

@@ -52,7 +52,7 @@ impl Agent {
             };
             Cause::from(format!(
                 "{how} while it was to fork PEs ({missing} of {n_local} were not started); \
-                 --spawn exec may help"
+                 SHMEM_SPAWN=exec may help"
             ))
         });
         if !self.life.stopping {

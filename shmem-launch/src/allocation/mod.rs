@@ -74,7 +74,7 @@ pub struct Allocation {
 #[non_exhaustive]
 pub enum AllocationError {
     /// A variable says what cannot be understood.
-    #[error("{name}={value}: {why}; --allocation none does without the allocation")]
+    #[error("{name}={value}: {why}; SHMEM_ALLOCATION=none does without the allocation")]
     Value {
         /// The variable.
         name: &'static str,
@@ -84,13 +84,13 @@ pub enum AllocationError {
         why: String,
     },
     /// Variables that do not go together.
-    #[error("{what}; --allocation none does without the allocation, --hosts names hosts")]
+    #[error("{what}; SHMEM_ALLOCATION=none does without the allocation, --hosts names hosts")]
     Unclear {
         /// What is missing or wrong.
         what: String,
     },
     /// A file cannot be read.
-    #[error("{name}={path}: {why}; --allocation none does without the allocation")]
+    #[error("{name}={path}: {why}; SHMEM_ALLOCATION=none does without the allocation")]
     File {
         /// The variable that names it.
         name: &'static str,

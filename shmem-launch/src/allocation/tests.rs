@@ -159,7 +159,10 @@ fn what_slurm_says_wrongly_is_named() {
         let mut wrong = place(&SLURM);
         wrong.vars.insert(name, value.into());
         let e = refused(&wrong);
-        assert!(e.contains(part) && e.contains("--allocation none"), "{e}");
+        assert!(
+            e.contains(part) && e.contains("SHMEM_ALLOCATION=none"),
+            "{e}"
+        );
     }
 }
 

@@ -10,31 +10,11 @@ mod words;
 
 use std::ffi::OsString;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, ValueHint};
-use shmem_node::settings::Spawn;
 
 use crate::binding::{BindTo, Level};
-
-/// `--spawn`: the values of the setting.
-fn spawn() -> impl TypedValueParser<Value = Spawn> {
-    let help = |how| match how {
-        Spawn::Auto => {
-            "From a template where the program can be one and loses nothing by it, else by exec"
-        }
-        Spawn::Template => {
-            "From a template; refused where that cannot be, or a fork would lose threads or timers"
-        }
-        Spawn::Exec => "One exec per PE",
-    };
-    let words = Spawn::WORDS.map(|(word, how)| PossibleValue::new(word).help(help(how)));
-    PossibleValuesParser::new(words).map(|typed| {
-        let found = Spawn::WORDS.into_iter().find(|(word, _)| *word == typed);
-        found.map_or(Spawn::Auto, |(_, how)| how)
-    })
-}
 
 /// `--stdin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +39,29 @@ impl std::str::FromStr for StdinTo {
                 .map(Self::Rank)
                 .map_err(|_| "expected the rank of a PE, all, or none".to_owned()),
         }
+    }
+}
+
+/// `--export`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Export {
+    /// The whole environment.
+    All,
+    /// Nothing of it.
+    None,
+    /// These variables.
+    Only(Vec<String>),
+}
+
+impl std::str::FromStr for Export {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "all" => Self::All,
+            "none" => Self::None,
+            names => Self::Only(names.split(',').map(str::to_owned).collect()),
+        })
     }
 }
 
@@ -148,14 +151,11 @@ pub struct Cli {
     #[arg(long, conflicts_with = "respawn", help_heading = PROGRAM)]
     pub keep_going: bool,
 
-    /// Write times of the start, ends and figures of the PEs to a file; - is standard output. A file whose name ends
-    /// in .html is a page with pictures: who talked with whom, in what the time went, what was waited for
+    /// Write times of the start, ends and figures of the PEs to a file; - is standard output. If its name ends in
+    /// .json (also -.json), it is JSON with the end, CPU time and memory of each PE; if in .html, a page with pictures:
+    /// which PEs talked with each other, in what the time went, what was waited for. May be given several times
     #[arg(long, value_name = "FILE", help_heading = TELL, value_hint = ValueHint::FilePath)]
-    pub report: Option<OsString>,
-
-    /// The same as JSON, with the end, CPU time and memory of each PE
-    #[arg(long, value_name = "FILE", help_heading = TELL, value_hint = ValueHint::FilePath)]
-    pub report_json: Option<OsString>,
+    pub report: Vec<OsString>,
 
     /// Write a timeline of the calls of all PEs to a file, to be opened at ui.perfetto.dev; - is standard
     /// output
@@ -167,10 +167,6 @@ pub struct Cli {
     #[arg(long, value_name = "N", help_heading = TELL, value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub trace_calls: Option<u32>,
 
-    /// Tell with what status all PEs ended, not only where those of several that failed differ
-    #[arg(long, help_heading = TELL)]
-    pub print_all_exitcodes: bool,
-
     /// Write the output of each PE to files of its own on this machine, DIR/rank.0007.out and .err, instead of
     /// mixing it. Those that an earlier job left there are removed
     #[arg(
@@ -179,17 +175,13 @@ pub struct Cli {
     )]
     pub output: Option<OsString>,
 
-    /// Do not show on a terminal how far a start has come that takes longer than a second
-    #[arg(long, help_heading = TELL)]
-    pub no_progress: bool,
+    /// Print neither hints nor, on a terminal, how far a start has come that takes longer than a second
+    #[arg(short, long, help_heading = TELL, conflicts_with = "verbose")]
+    pub quiet: bool,
 
     /// Show where the PEs would run, check memory and limits, and start nothing
     #[arg(long, help_heading = TELL)]
     pub dry_run: bool,
-
-    /// Tell what is being done
-    #[arg(short, long, help_heading = TELL)]
-    pub verbose: bool,
 
     /// Show all settings (environment variables) with their values and where these come from
     #[arg(long, conflicts_with = "command", help_heading = TELL)]
@@ -276,11 +268,6 @@ pub struct Inherited {
     )]
     pub hostfile: Option<OsString>,
 
-    /// Batch system whose allocation is used when no hosts are named: auto, none, slurm, pbs, lsf, flux or sge
-    /// [default: SHMEM_ALLOCATION]
-    #[arg(long, value_name = "WHICH", help_heading = WHERE)]
-    pub allocation: Option<String>,
-
     /// Bind each PE to processors: none, or a hwthread, core, l3cache, numa (node) or socket, or so many of
     /// them. PEs on emulated nodes share the machine
     #[arg(
@@ -293,13 +280,6 @@ pub struct Inherited {
     #[arg(long, value_name = "OBJECT", help_heading = WHERE, requires = "bind_to")]
     pub map_by: Option<Level>,
 
-    /// Children of an agent in the launch tree, from 2 to 128 [default: SHMEM_TREE_DEGREE]
-    #[arg(
-        long, value_name = "K", help_heading = WHERE,
-        value_parser = clap::value_parser!(u32).range(2..=128)
-    )]
-    pub tree_degree: Option<u32>,
-
     /// What starts agents on other hosts: auto, fork (all nodes are on this machine), slurm, pbs, lsf, flux,
     /// sge, or a command such as 'ssh -x', in which {host} and {command} may stand [default: SHMEM_LAUNCHER]
     #[arg(long, value_name = "HOW", help_heading = WHERE, visible_alias = "rsh")]
@@ -308,10 +288,6 @@ pub struct Inherited {
     /// shmrun on other hosts: a path, or a name that is in PATH there [default: the path of this one]
     #[arg(long, value_name = "PATH", help_heading = WHERE)]
     pub remote_shmrun: Option<OsString>,
-
-    /// How PEs are started [default: SHMEM_SPAWN]
-    #[arg(long, value_name = "HOW", help_heading = PROGRAM, value_parser = spawn())]
-    pub spawn: Option<Spawn>,
 
     /// Serve the PEs by PMIx, as Open MPI's programs need it, instead of PMI. That a script or an interpreter
     /// will run such programs cannot be seen: then --pmix [default: auto]
@@ -329,21 +305,16 @@ pub struct Inherited {
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = PROGRAM)]
     pub genv: Vec<OsString>,
 
-    /// Pass on the environment of shmrun, all of it, and on other hosts nothing of theirs
-    #[arg(long, help_heading = PROGRAM, conflicts_with_all = ["genvnone", "genvlist"])]
-    pub genvall: bool,
+    /// What PEs find of the environment of shmrun, beside the settings and what options set: all (on other hosts
+    /// nothing of theirs), none, or the variables of a list [default: on this machine all, on other hosts what
+    /// describes no host or session]
+    #[arg(long, value_name = "all|none|NAME,...", help_heading = PROGRAM)]
+    pub export: Option<Export>,
 
-    /// Pass on these variables alone, beside the settings and what is set by options
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', help_heading = PROGRAM)]
-    pub genvlist: Vec<OsString>,
+    /// Print what is started and where, to what each PE is bound, and with what status each PE ended
+    #[arg(short, long, help_heading = TELL, overrides_with = "verbose")]
+    pub verbose: bool,
 
-    /// Pass on nothing but the settings and what is set by options
-    #[arg(long, help_heading = PROGRAM)]
-    pub genvnone: bool,
-
-    /// Tell to what each PE is bound
-    #[arg(long, help_heading = TELL)]
-    pub report_bindings: bool,
     /// Where it is told what PEs wait for (SIGUSR1, --timeout, --ps), add the stacks of one PE of each group, if a
     /// node has eu-stack, gdb or gstack. The tool stops the PE for a moment
     #[arg(long, help_heading = TELL)]
@@ -433,15 +404,15 @@ impl Cli {
     /// The value that an option of its own gives a setting, or else `--env` or `--genv` a variable, with the option;
     /// the last one counts.
     pub(crate) fn given_by(&self, name: &str) -> Option<(&'static str, String)> {
-        let own = match name {
-            "SHMEM_ALLOCATION" => ("allocation", &self.inherited.allocation),
-            "SHMEM_LAUNCHER" => ("launcher", &self.inherited.launcher),
-            _ => ("", &None),
-        };
-        if let (option, Some(typed)) = own {
-            return Some((option, typed.clone()));
+        let Inherited {
+            genv,
+            env,
+            launcher,
+            ..
+        } = &self.inherited;
+        if let ("SHMEM_LAUNCHER", Some(typed)) = (name, launcher) {
+            return Some(("launcher", typed.clone()));
         }
-        let Inherited { genv, env, .. } = &self.inherited;
         let genv = genv.iter().map(|item| ("genv", item));
         let env = env.iter().map(|item| ("env", item));
         genv.chain(env).rev().find_map(|(option, item)| {

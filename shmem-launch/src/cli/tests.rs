@@ -48,10 +48,9 @@ fn hosts_are_a_list_or_a_file() {
     assert_eq!(c.inherited.hosts.as_deref(), Some("a,b:2"));
     assert_eq!(c.given("SHMEM_LAUNCHER").as_deref(), Some("x"));
     assert_eq!(c.command, ["./prog", "-H", "c"]);
-    let c = parse("shmrun -f f -launcher slurm --allocation none ./prog").unwrap();
+    let c = parse("shmrun -f f -launcher slurm ./prog").unwrap();
     assert_eq!(c.inherited.hostfile, Some("f".into()));
     assert_eq!(c.given("SHMEM_LAUNCHER").as_deref(), Some("slurm"));
-    assert_eq!(c.given("SHMEM_ALLOCATION").as_deref(), Some("none"));
     let c = parse("shmrun -hostfile f ./prog").unwrap();
     assert_eq!(c.inherited.hostfile, Some("f".into()));
     assert!(parse("shmrun --agent").unwrap().agent);
@@ -82,7 +81,7 @@ fn other_spellings_work() {
 #[test]
 fn options_of_the_program_are_its_own() {
     let c = parse("shmrun -n 2 prog -l -x -- --report -").unwrap();
-    assert!(!c.inherited.label && c.report.is_none() && c.inherited.env.is_empty());
+    assert!(!c.inherited.label && c.report.is_empty() && c.inherited.env.is_empty());
     assert_eq!(c.command, ["prog", "-l", "-x", "--", "--report", "-"]);
 }
 
@@ -124,7 +123,8 @@ fn variables_are_one_word_or_two() {
         assert_eq!(env(line), want, "{line}");
     }
     let c = parse("shmrun -genvlist A,B -genv SHMEM_SPIN 7 p").unwrap();
-    assert_eq!(c.inherited.genvlist, ["A", "B"]);
+    let names = ["A", "B"].map(str::to_owned).to_vec();
+    assert_eq!(c.inherited.export, Some(Export::Only(names)));
     assert_eq!(c.given_by("SHMEM_SPIN"), Some(("genv", "7".into())));
     assert!(parse("shmrun -genvall -genvnone p").is_err());
 }
@@ -193,12 +193,12 @@ fn a_file_may_hold_the_programs() {
 
 #[test]
 fn what_spawned_jobs_inherit_is_passed_on_as_it_was_typed() {
-    let c = parse("shmrun -np 4 -N 2 -l -x A=b -x C --timeout 9 --spawn exec prog x").unwrap();
+    let c = parse("shmrun -np 4 -N 2 -l -x A=b -x C --timeout 9 --genvnone prog x").unwrap();
     let want = [
         "--nodes=2",
-        "--spawn=exec",
         "--env=A=b",
         "--env=C",
+        "--export=none",
         "--label",
     ];
     assert_eq!(c.spawn_options, want);
@@ -211,7 +211,6 @@ fn nonsense_is_refused() {
         "shmrun",
         "shmrun -n x a",
         "shmrun -n -1 a",
-        "shmrun --tree-degree 1 a",
         "shmrun --timeout 0 a",
         "shmrun --no-such a",
         "shmrun -n",
@@ -220,8 +219,34 @@ fn nonsense_is_refused() {
         assert!(parse(line).is_err(), "{line}");
     }
     assert!(parse("shmrun --settings").unwrap().settings);
-    assert_eq!(
-        parse("shmrun --report - --report-json f a").unwrap().report,
-        Some("-".into())
-    );
+    let reports = parse("shmrun --report - --report f.json a").unwrap().report;
+    assert_eq!(reports, ["-", "f.json"]);
+}
+
+#[test]
+fn names_of_other_launchers_are_ours() {
+    for (theirs, ours) in [
+        ("-genvall", "--export all"),
+        ("--genvnone", "--export=none"),
+        ("-genvlist=A,B", "--export A,B"),
+        ("-print-all-exitcodes --report-bindings", "-v"),
+    ] {
+        let parsed = |options| parse(&format!("shmrun {options} p")).unwrap();
+        assert_eq!(parsed(theirs), parsed(ours), "{theirs}");
+    }
+    // Behind the program stands what belongs to it.
+    assert_eq!(parse("shmrun p --spawn exec").unwrap().command.len(), 3);
+}
+
+#[test]
+fn dropped_options_are_refused_with_what_replaces_them() {
+    for (option, instead) in [
+        ("--spawn exec", "SHMEM_SPAWN=HOW"),
+        ("--tree-degree=2", "SHMEM_TREE_DEGREE=K"),
+        ("--report-json f", "--report FILE.json"),
+        ("-no-progress", "--quiet"),
+    ] {
+        let refused = parse(&format!("shmrun {option} p")).unwrap_err();
+        assert!(refused.to_string().contains(instead), "{refused}");
+    }
 }

@@ -1,7 +1,7 @@
 //! From the words that were typed to those that clap reads, one list for each program of the job.
 //!
 //! mpiexec's long options have a single dash (`-np`, `-genv`), two of them take two words (`-genv NAME
-//! VALUE`), a lone `:` begins the next program, and a file (`--configfile`) may hold what would be typed.
+//! VALUE`), some have another name here ([`SAME`]), a lone `:` begins the next program, and a file (`--configfile`) may hold what would be typed.
 //! All of that holds only in front of a program: what follows it belongs to it.
 
 use std::ffi::{OsStr, OsString};
@@ -15,6 +15,32 @@ use crate::given_file;
 /// one word always.
 fn is_pair(arg: &[u8]) -> bool {
     matches!(arg, b"-env" | b"-genv" | b"--genv")
+}
+
+/// Options of other launchers that are another one here; one that ends with = takes the value along.
+const SAME: [(&str, &str); 5] = [
+    ("genvall", "--export=all"),
+    ("genvnone", "--export=none"),
+    ("genvlist", "--export="),
+    ("print-all-exitcodes", "--verbose"),
+    ("report-bindings", "--verbose"),
+];
+
+/// Options that earlier versions had, and what replaces them.
+const DROPPED: [(&str, &str); 5] = [
+    ("allocation", "SHMEM_ALLOCATION=WHICH"),
+    ("no-progress", "--quiet"),
+    ("report-json", "--report FILE.json"),
+    ("spawn", "SHMEM_SPAWN=HOW"),
+    ("tree-degree", "SHMEM_TREE_DEGREE=K"),
+];
+
+/// The other of a pair of which a long option, with one dash or two, is the first.
+fn listed(pairs: &[(&str, &'static str)], word: &[u8]) -> Option<&'static str> {
+    let name = word.strip_prefix(b"--").or(word.strip_prefix(b"-"))?;
+    let name = name.split(|&b| b == b'=').next()?;
+    let found = pairs.iter().find(|(option, _)| option.as_bytes() == name);
+    found.map(|&(_, other)| other)
 }
 
 /// The option of this long name.
@@ -62,7 +88,7 @@ pub(super) fn by_program(
     let mut all = vec![words.next().into_iter().collect()];
     loop {
         let part = all.last_mut().expect("there is one");
-        match take_program(command, &mut words, true, part) {
+        match take_program(command, &mut words, true, part)? {
             Next::Nothing => return Ok(all),
             Next::Program => all.push(vec![OsString::from("shmrun")]),
             Next::File(file) => {
@@ -95,26 +121,42 @@ fn take_program(
     words: &mut impl Iterator<Item = OsString>,
     colons: bool,
     out: &mut Vec<OsString>,
-) -> Next {
+) -> Result<Next, String> {
     while let Some(word) = words.next() {
         let bytes = word.as_bytes();
         if bytes == b"--" {
             out.push(word);
             out.extend(words);
-            return Next::Nothing;
+            return Ok(Next::Nothing);
         }
         if colons && bytes == b":" {
-            return Next::Program;
+            return Ok(Next::Program);
         }
         if bytes.len() < 2 || bytes[0] != b'-' {
             out.push(word);
             for arg in words.by_ref() {
                 if colons && arg == ":" {
-                    return Next::Program;
+                    return Ok(Next::Program);
                 }
                 out.push(arg);
             }
-            return Next::Nothing;
+            return Ok(Next::Nothing);
+        }
+        if let Some(other) = listed(&DROPPED, bytes) {
+            let typed = word.display();
+            return Err(format!("{typed}: this version has {other} instead"));
+        }
+        if let Some(ours) = listed(&SAME, bytes) {
+            let mut ours = OsString::from(ours);
+            if ours.as_bytes().ends_with(b"=") {
+                let value = bytes
+                    .iter()
+                    .position(|&b| b == b'=')
+                    .map(|at| OsStr::from_bytes(&bytes[at + 1..]).to_owned());
+                ours.extend(value.or_else(|| words.next()));
+            }
+            out.push(ours);
+            continue;
         }
         let pair = is_pair(bytes);
         let mut word = match is_single_dash(command, bytes) {
@@ -123,10 +165,10 @@ fn take_program(
         };
         if word == "--configfile" {
             if let Some(file) = words.next() {
-                return Next::File(file);
+                return Ok(Next::File(file));
             }
         } else if let Some(file) = word.as_bytes().strip_prefix(b"--configfile=") {
-            return Next::File(OsString::from_vec(file.to_vec()));
+            return Ok(Next::File(OsString::from_vec(file.to_vec())));
         } else if pair {
             let value = words.next();
             let both = value.as_ref().is_some_and(|v| v.as_bytes().contains(&b'='));
@@ -144,7 +186,7 @@ fn take_program(
             }
         }
     }
-    Next::Nothing
+    Ok(Next::Nothing)
 }
 
 /// Adds the programs of a file to `all`, whose last list has the options before it. Each line is one; lines
@@ -163,7 +205,9 @@ fn add_file(command: &Command, file: &OsStr, all: &mut Vec<Vec<OsString>>) -> Re
             all.push(vec![OsString::from("shmrun")]);
         }
         let part = all.last_mut().expect("there is one");
-        if let Next::File(_) = take_program(command, &mut words.into_iter(), false, part) {
+        if let Next::File(_) =
+            take_program(command, &mut words.into_iter(), false, part).map_err(|e| at(&e))?
+        {
             return Err(at(&"such a file cannot name another"));
         }
     }

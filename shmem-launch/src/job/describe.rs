@@ -12,8 +12,9 @@ use crate::frame::Launch;
 /// Nodes that have a line, and PEs.
 const SHOWN: u32 = 64;
 
-/// The programs, the tree, and the nodes with what is bound where.
-pub(crate) fn describe(job: &Job) -> String {
+/// The programs, the tree and the nodes; and what would be bound where if the job does not run, since agents report that
+/// otherwise.
+pub(crate) fn describe(job: &Job, runs: bool) -> String {
     let mut out = String::new();
     programs(&mut out, job);
     for node in 0..job.launch.n_nodes.min(SHOWN) {
@@ -23,7 +24,7 @@ pub(crate) fn describe(job: &Job) -> String {
         let _ = writeln!(out, "shmrun: and {} more nodes", job.launch.n_nodes - SHOWN);
     }
     // On other hosts it is for their agents to find out.
-    if job.first_is_here && job.launch.options.binding.binds() {
+    if !runs && job.first_is_here && job.launch.options.binding.binds() {
         bindings(&mut out, &job.launch);
     }
     out

@@ -2,8 +2,8 @@
 //! typed.
 //!
 //! As with other launchers that users know, the variables of `shmrun` hold on all hosts. What describes a
-//! host or a session there is left as it is found there ([`of_a_place`]). `--genvall` leaves nothing as it is
-//! found, `--genvlist` and `--genvnone` pass on only what is named.
+//! host or a session there is left as it is found there ([`of_a_place`]). `--export` leaves nothing as it is
+//! found: PEs get all, or only what is named.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use shmem_node::contract;
 
 use super::JobError;
-use crate::cli::Inherited;
+use crate::cli::{Export, Inherited};
 use crate::frame::EnvVar;
 
 /// Whether a variable is a setting, or named like one.
@@ -99,12 +99,13 @@ pub(super) fn environment(
     own: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Vec<EnvVar>, JobError> {
     let own: Vec<(OsString, OsString)> = own.into_iter().collect();
-    let listed = |name: &OsStr| options.genvlist.iter().any(|n| n == name);
-    let passed = |name: &OsStr| match options {
-        _ if is_setting(name) || listed(name) => true,
+    let passed = |name: &OsStr| match &options.export {
+        _ if is_setting(name) => true,
+        Some(Export::Only(names)) => names.iter().any(|n| **n == *name),
         _ if is_of_a_pe(name) => false,
-        Inherited { genvall: true, .. } => true,
-        options => far && !has_bare_env(options) && !of_a_place(name),
+        Some(Export::All) => true,
+        Some(Export::None) => false,
+        None => far && !of_a_place(name),
     };
     let mut out: Vec<EnvVar> = own
         .iter()
@@ -120,7 +121,7 @@ pub(super) fn environment(
 
 /// Whether PEs find nothing of the environment of their agent.
 pub(super) fn has_bare_env(options: &Inherited) -> bool {
-    options.genvall || options.genvnone || !options.genvlist.is_empty()
+    options.export.is_some()
 }
 
 #[cfg(test)]
@@ -189,10 +190,10 @@ mod tests {
 
     #[test]
     fn all_none_or_some_are_passed_on() {
-        let all = Inherited {
-            genvall: true,
+        let [all, none, some] = ["all", "none", "HOME,NOT_THERE"].map(|export| Inherited {
+            export: export.parse().ok(),
             ..Inherited::default()
-        };
+        });
         let want = ["HOME", "LD_LIBRARY_PATH"];
         let want = [&want[..], &SETTINGS, &["SSH_CLIENT"]].concat();
         assert_eq!(names(&all, false), {
@@ -200,14 +201,6 @@ mod tests {
             want.sort_unstable();
             want
         });
-        let none = Inherited {
-            genvnone: true,
-            ..Inherited::default()
-        };
-        let some = Inherited {
-            genvlist: vec!["HOME".into(), "NOT_THERE".into()],
-            ..Inherited::default()
-        };
         for far in [false, true] {
             assert_eq!(names(&none, far), SETTINGS);
             assert_eq!(names(&some, far), [&["HOME"][..], &SETTINGS].concat());

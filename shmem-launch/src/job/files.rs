@@ -114,7 +114,7 @@ fn spawn_mode(
         )),
         (_, Spawn::Auto) => Ok(SpawnMode::Exec),
         (Ok(_), _) => refuse(
-            "cannot be a template because it is not linked with shmem; use --spawn auto or exec"
+            "cannot be a template because it is not linked with shmem; use SHMEM_SPAWN=auto or exec"
                 .into(),
         ),
         (Err(e), _) => refuse(format!(
@@ -136,6 +136,6 @@ mod tests {
         assert_eq!(spawn_mode(Spawn::Exec).unwrap(), SpawnMode::Exec);
         let e = spawn_mode(Spawn::Template).unwrap_err();
         assert_eq!(e.status(), NOT_EXECUTABLE);
-        assert!(e.to_string().contains("--spawn auto"), "{e}");
+        assert!(e.to_string().contains("SHMEM_SPAWN=auto"), "{e}");
     }
 }

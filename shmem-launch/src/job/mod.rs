@@ -25,7 +25,7 @@ use crate::cli::{Cli, StdinTo};
 use crate::frame::{Command, EnvVar, InputTo, JobOptions, Launch, Machines, SpawnMode, Spawner};
 use crate::limits::{Demand, launcher_threads};
 use crate::plan::Layout;
-use crate::report::Launcher;
+use crate::report::{self, Launcher};
 use crate::seeing;
 use crate::sys;
 pub(crate) use describe::describe;
@@ -123,13 +123,10 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, draft: DraftJob) -> Resu
     }
     let pmix = pmix::plan(cli, settings, &draft.commands)?;
     let spawn = match cli.respawn.unwrap_or(0) == 0 && pmix.is_none() {
-        true => {
-            let choice = cli.inherited.spawn.unwrap_or(settings.spawn);
-            files.spawn_mode(&draft.name, choice)?
-        }
+        true => files.spawn_mode(&draft.name, settings.spawn)?,
         false => SpawnMode::Exec,
     };
-    let degree = draft.degree(cli, settings);
+    let degree = draft.degree(settings);
     let machines = draft.place.machines(cli, settings, layout)?;
     if machines.is_some() && settings.soft_netns.is_some() {
         return Err(JobError::Namespaces);
@@ -138,7 +135,7 @@ fn complete(cli: &Cli, settings: &Settings, start: u64, draft: DraftJob) -> Resu
     let binding = Binding {
         to: cli.inherited.bind_to,
         by: cli.inherited.map_by,
-        report: cli.inherited.report_bindings,
+        report: cli.inherited.verbose,
     };
     let first_is_here = draft.place.first_is_here();
     let Secrets {
@@ -236,9 +233,9 @@ fn facts(launch: &Launch, name: &OsStr, start: u64) -> Launcher {
 
 impl DraftJob {
     /// Children of an agent.
-    fn degree(&self, cli: &Cli, settings: &Settings) -> u32 {
+    fn degree(&self, settings: &Settings) -> u32 {
         let (place, layout) = (&self.place, &self.layout);
-        match cli.inherited.tree_degree.unwrap_or(settings.tree_degree) {
+        match settings.tree_degree {
             0 if !place.starts_everywhere() => layout.n_nodes().clamp(2, MAX_DEGREE),
             0 if place.hosts.is_some() => HOSTS_DEGREE,
             0 => DegreePolicy::default().degree(layout.n_nodes(), layout.max_per_node()),
@@ -318,10 +315,10 @@ fn options(
     one_machine: bool,
 ) -> JobOptions {
     JobOptions {
-        report: cli.report.is_some() || cli.report_json.is_some(),
-        report_each: cli.report_json.is_some(),
+        report: !cli.report.is_empty(),
+        report_each: cli.report.iter().any(|file| report::is_json(file)),
         calls: seeing::room(cli, layout.n_pes()),
-        all_statuses: cli.print_all_exitcodes,
+        all_statuses: cli.inherited.verbose,
         raw_output: layout.n_pes() == 1 && !cli.inherited.label,
         label: cli.inherited.label,
         separate: cli.output.is_some(),
@@ -342,8 +339,8 @@ fn options(
 /// Whether a terminal shows how far a start has come that takes long. Who tells of each step says more.
 fn shows_progress(cli: &Cli) -> bool {
     use std::io::IsTerminal;
-    let others = cli.verbose || cli.spawned || cli.inherited.report_bindings;
-    !cli.no_progress && !others && std::io::stderr().is_terminal()
+    let others = cli.inherited.verbose || cli.spawned;
+    !cli.quiet && !others && std::io::stderr().is_terminal()
 }
 
 /// Who gets standard input. That of a spawned job's launcher is its link.

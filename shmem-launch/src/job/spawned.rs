@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn options_are_passed_on_and_understood() {
-        let given = cli("shmrun -n 4 --nodes 2 -l -x A=b --timeout 9 --spawn exec prog x");
+        let given = cli("shmrun -n 4 --nodes 2 -l -x A=b --timeout 9 -x SHMEM_SPAWN=exec prog x");
         let args = ["shmrun".into(), "--spawned".into()]
             .into_iter()
             .chain(given.spawn_options);

@@ -16,6 +16,9 @@ pub use json::to_json;
 pub use text::to_text;
 pub(crate) use text::value;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use serde::{Deserialize, Serialize};
 use shmem_node::stats::{MOMENTS as MOMENTS_OF_PES, PeStats, STAT_COUNT, Stat};
 use shmem_node::template::Lost;
@@ -190,6 +193,11 @@ pub struct Launcher {
     pub done: u64,
     /// Exit status of the job.
     pub status: u8,
+}
+
+/// Whether a report of this name is JSON.
+pub(crate) fn is_json(file: &OsStr) -> bool {
+    file.as_bytes().ends_with(b".json")
 }
 
 /// How PEs were started, and why not from a template where one was there.

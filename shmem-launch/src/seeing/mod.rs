@@ -19,7 +19,7 @@ const MOST: u64 = 1 << 20;
 
 /// How many of its calls each PE has room to record: none, unless a picture was asked for.
 pub(crate) fn room(cli: &Cli, n_pes: u32) -> u32 {
-    if cli.trace.is_none() && !cli.report.as_deref().is_some_and(is_page) {
+    if cli.trace.is_none() && !cli.report.iter().any(|file| is_page(file)) {
         return 0;
     }
     let share = (BUDGET / CALL / u64::from(n_pes)).clamp(FEWEST, MOST);

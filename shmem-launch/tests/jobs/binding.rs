@@ -30,8 +30,15 @@ fn every_pe_runs_where_it_was_put() {
         .collect();
     let nodes = n.as_str();
     for options in [
-        &["-n", &n, "--spawn", "exec", "-bind-to", "hwthread"][..],
-        &["-n", &n, "--spawn", "template", "--bind-to", "hwthread"],
+        &["-n", &n, "-x", "SHMEM_SPAWN=exec", "-bind-to", "hwthread"][..],
+        &[
+            "-n",
+            &n,
+            "-x",
+            "SHMEM_SPAWN=template",
+            "--bind-to",
+            "hwthread",
+        ],
         &[
             "-n",
             &n,

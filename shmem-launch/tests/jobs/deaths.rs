@@ -35,7 +35,7 @@ const DEATHS: [(&str, std::ops::Range<usize>, i32, i32, &str); 5] = [
 
 #[test]
 fn the_death_of_any_process_ends_the_job() {
-    let options = ["-n", "14", "--nodes", "7", "--tree-degree", "2"];
+    let options = ["-n", "14", "--nodes", "7", "-x", "SHMEM_TREE_DEGREE=2"];
     let executed = || shmrun(&[&options[..], &["sleep", "1000"]].concat());
     let forked = || probe(&options, &["init", "sleep"]);
     let shapes: [(_, &dyn Fn() -> _); 2] = [("sleep", &executed), ("probe", &forked)];

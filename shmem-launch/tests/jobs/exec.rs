@@ -428,7 +428,7 @@ fn five_hundred_pes_in_many_shapes() {
 
 #[test]
 fn reports_are_written() {
-    let path = std::env::temp_dir().join(format!("shmrun-report-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("shmrun-report-{}.json", std::process::id()));
     let out = shmrun(&[
         "-n",
         "4",
@@ -436,7 +436,7 @@ fn reports_are_written() {
         "2",
         "--report",
         "-",
-        "--report-json",
+        "--report",
         path.to_str().unwrap(),
         "echo",
         "hi",
@@ -475,7 +475,7 @@ fn statuses_of_all_pes_are_told_where_they_differ() {
     )
     .run();
     let line = "shmrun: how all PEs ended: status 0: PEs 0-3\n";
-    assert_eq!((out.code(), out.stderr.as_str()), (0, line));
+    assert!(out.code() == 0 && out.stderr.ends_with(line), "{out:?}");
     let dir = std::env::temp_dir().join(format!("shmrun-statuses-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let script = "trap 'exit 9' TERM; : > $PMI_RANK; [ $PMI_RANK = 2 ] || { sleep 100 & wait; }\n\
@@ -533,7 +533,7 @@ fn a_dry_run_starts_nothing() {
     );
     let out = shmrun(&["--help"]).run();
     assert!(
-        out.code() == 0 && out.stdout.contains("--tree-degree"),
+        out.code() == 0 && out.stdout.contains("--hostfile"),
         "{out:?}"
     );
 }

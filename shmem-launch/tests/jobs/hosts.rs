@@ -309,8 +309,8 @@ fn the_allocation_of_a_batch_system_is_used() {
         ];
         assert_eq!(shmrun(&other).stdout, "other\n");
         let alone = [
-            "--allocation",
-            "none",
+            "-x",
+            "SHMEM_ALLOCATION=none",
             "-n",
             "2",
             "sh",
@@ -346,7 +346,7 @@ fn this_machine_alone_needs_no_remote_shell() {
 fn many_hosts_are_a_tree() {
     let net = Network::new();
     let hosts: Vec<String> = (0..13).map(|i| format!("host{i}")).collect();
-    let options = ["--tree-degree", "2", "-n", "26", "--report", "-"];
+    let options = ["-x", "SHMEM_TREE_DEGREE=2", "-n", "26", "--report", "-"];
     let out = net
         .sh(&hosts.join(","), &options, "echo pe $RSH_HOST")
         .run();
@@ -410,7 +410,7 @@ fn places_of(host: &str) -> [String; 4] {
 #[track_caller]
 fn is_given_up(net: &Network, host: &str) {
     for hosts in places_of(host) {
-        let options = ["--tree-degree", "2", "-n", "5", "sleep", "1000"];
+        let options = ["-x", "SHMEM_TREE_DEGREE=2", "-n", "5", "sleep", "1000"];
         let out = net
             .job(&hosts, &options)
             .env("SHMEM_RSH_TIMEOUT", "300ms")
@@ -433,7 +433,7 @@ fn is_given_up(net: &Network, host: &str) {
 #[track_caller]
 fn fails(net: &Network, host: &str, said: &[&str]) {
     for hosts in places_of(host) {
-        let options = ["--tree-degree", "2", "-n", "5", "sleep", "1000"];
+        let options = ["-x", "SHMEM_TREE_DEGREE=2", "-n", "5", "sleep", "1000"];
         let out = net.job(&hosts, &options).run();
         assert_eq!(out.code(), 125, "{hosts}: {out:?}");
         let messages = out.messages();
@@ -507,7 +507,7 @@ fn hosts_are_started_one_after_the_other_if_that_is_wanted() {
 fn a_remote_shell_that_leaves_another_process_behind_stops_nothing() {
     let net = Network::new();
     for hosts in ["detached,b,c", "localhost,detached,c,d", "a,b,detached"] {
-        let options = ["--tree-degree", "2", "-n", "4", "-l"];
+        let options = ["-x", "SHMEM_TREE_DEGREE=2", "-n", "4", "-l"];
         let out = net.sh(hosts, &options, "seq 1 20000; exit 0").run();
         assert!([0, 125].contains(&out.code()), "{hosts}: {}", out.stderr);
     }
@@ -624,7 +624,7 @@ fn the_status_of_a_pe_is_that_of_the_job() {
 /// Kills a process of a job on four hosts, of which two have a host below them.
 fn killed(victim: &str, number: usize, count: usize) -> Outcome {
     let net = Network::new();
-    let options = ["--tree-degree", "2", "-n", "8", "sleep", "1000"];
+    let options = ["-x", "SHMEM_TREE_DEGREE=2", "-n", "8", "sleep", "1000"];
     let job = net.job("a,b,c,d", &options);
     let job = job.start();
     job.wait_for("sleep", 8);
@@ -738,7 +738,7 @@ fn deaths_during_the_start_leave_nothing_on_any_host() {
     for there_are in [1, 2, 4, 8, 12, 16, 20, 24] {
         for victim in ["shmrun", "shmrun-agent", "rsh"] {
             let net = Network::new();
-            let options = ["--tree-degree", "2", "-n", "8", "sleep", "1000"];
+            let options = ["-x", "SHMEM_TREE_DEGREE=2", "-n", "8", "sleep", "1000"];
             // What ends before its host has answered would be started again, and the job would go on.
             let job = net.job("a,b,c,d", &options);
             let job = job.env("SHMEM_LAUNCHER_RETRIES", "0").start();

@@ -110,7 +110,8 @@ fn programs_may_have_few_descriptors_though_the_agents_have_more() {
     ] {
         for spawn in ["template", "exec"] {
             let program = [&*probe, "init", "finalize"];
-            let args = [shape, &["--spawn", spawn], &program].concat();
+            let spawn = format!("SHMEM_SPAWN={spawn}");
+            let args = [shape, &["-x", &spawn], &program].concat();
             let out = shmrun_after(&format!("ulimit -Sn {limit}"), &args).run();
             assert_eq!(
                 (out.code(), &*out.stderr),

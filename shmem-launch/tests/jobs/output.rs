@@ -121,7 +121,7 @@ fn slow(dir: &Path, net: &Network) -> String {
 fn a_terminal_shows_a_start_that_takes_long() {
     let (dir, net) = (Dir::new("progress"), Network::new());
     let shell = slow(&dir.0, &net);
-    for (option, shown) in [("-n2", true), ("--no-progress", false)] {
+    for (option, shown) in [("-n2", true), ("--quiet", false)] {
         let (mut terminal, theirs) = Terminal::open();
         let stream = || std::process::Stdio::from(theirs.try_clone().unwrap());
         let job = net.sh("a,b", &[option], "echo done; echo done >&2");

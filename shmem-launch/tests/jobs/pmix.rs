@@ -97,7 +97,7 @@ fn what_is_put_is_found_without_a_fence() {
 #[test]
 fn fences_of_parts_of_a_job_do_not_disturb_each_other() {
     if there_is() {
-        let options = ["-n", "12", "-N", "6", "--tree-degree", "2"];
+        let options = ["-n", "12", "-N", "6", "-x", "SHMEM_TREE_DEGREE=2"];
         let out = pmix(&options, "init subsets barrier finalize").run();
         assert_eq!(out.code(), 0, "{}", out.stderr);
     }

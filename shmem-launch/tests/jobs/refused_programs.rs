@@ -85,12 +85,12 @@ fn programs_that_the_kernel_does_not_execute() {
             assert_eq!(out.code(), status, "{name}: {err}");
             assert_eq!(out.messages().len(), 1, "{name}: {err}");
             assert!(err.contains(&path) && err.contains(said), "{name}: {err}");
-            assert!(!err.contains("--spawn"), "{name}: {err}");
+            assert!(!err.contains("SHMEM_SPAWN"), "{name}: {err}");
         }
     }
     let path = executable(&dir, "busy", &own);
     let writer = std::fs::File::options().append(true).open(&path).unwrap();
-    for options in [&["-n", "2"][..], &["-n", "2", "--spawn", "exec"]] {
+    for options in [&["-n", "2"][..], &["-n", "2", "-x", "SHMEM_SPAWN=exec"]] {
         let out = shmrun(&[options, &[&path]].concat()).run();
         assert_eq!(out.code(), 126, "{}", out.stderr);
         assert!(out.stderr.contains("open for writing"), "{}", out.stderr);

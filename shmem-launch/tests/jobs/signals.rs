@@ -155,8 +155,8 @@ fn a_stopped_job_stops_on_all_nodes_and_goes_on() {
         "4",
         "--nodes",
         "4",
-        "--tree-degree",
-        "2",
+        "-x",
+        "SHMEM_TREE_DEGREE=2",
         "sleep",
         "1000",
     ];

@@ -21,7 +21,7 @@ const TSTP: i32 = 20;
 const LIMIT: &str = "10s";
 const LIMIT_TIME: Duration = Duration::from_secs(10);
 
-const OPTIONS: [&str; 4] = ["--tree-degree", "2", "-n", "8"];
+const OPTIONS: [&str; 4] = ["-x", "SHMEM_TREE_DEGREE=2", "-n", "8"];
 
 /// The launch agent whose child a PE is: with a template, PEs are no children of it. Process numbers do not tell the node of
 /// an agent, because agents start their children in any order.

@@ -243,7 +243,10 @@ fn a_line_of_any_length_stays_whole() {
         (long_lines(&["-n", "4"], 2_000_000), 4),
         (long_lines(&["-n", "6", "--nodes", "3"], 2_000_000), 6),
         (
-            long_lines(&["-n", "5", "--nodes", "5", "--tree-degree", "2"], 700_000),
+            long_lines(
+                &["-n", "5", "--nodes", "5", "-x", "SHMEM_TREE_DEGREE=2"],
+                700_000,
+            ),
             5,
         ),
     ] {
@@ -280,8 +283,8 @@ fn standard_input_goes_where_it_is_sent() {
             "6",
             "--nodes",
             shape,
-            "--tree-degree",
-            "2",
+            "-x",
+            "SHMEM_TREE_DEGREE=2",
             "--stdin",
             to,
         ];
@@ -299,8 +302,8 @@ fn standard_input_goes_where_it_is_sent() {
             "6",
             "--nodes",
             shape,
-            "--tree-degree",
-            "2",
+            "-x",
+            "SHMEM_TREE_DEGREE=2",
             "--stdin",
             "all",
         ];

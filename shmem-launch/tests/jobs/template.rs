@@ -23,7 +23,7 @@ fn forked_pes_know_their_place() {
     for options in [
         &["-n", "70"][..],
         &["-n", "70", "--nodes", "3"],
-        &["-n", "70", "--spawn", "exec"],
+        &["-n", "70", "-x", "SHMEM_SPAWN=exec"],
     ] {
         let out = probe(options, &["place"]).run();
         assert_eq!(out.code(), 0, "{out:?}");
@@ -45,7 +45,7 @@ fn forked_pes_know_their_place() {
 #[test]
 fn pes_are_processes_of_their_own() {
     let out = probe(
-        &["-n", "40", "--spawn", "template"],
+        &["-n", "40", "-x", "SHMEM_SPAWN=template"],
         &["pid", "descriptors"],
     )
     .run();

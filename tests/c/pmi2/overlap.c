@@ -1,7 +1,7 @@
 /* What PMIX_Iallgather costs, and how much of an allgather passes while a process computes or sleeps.
    Prints for the slowest process, as the median of several rounds: the blocking call; the non-blocking one; what
    PMIX_Wait takes after a pause of `factor` blocking calls; and the overlap, the part that is not waited for.
-     shmrun --spawn exec -n 256 overlap [width] [factor] [spin] */
+     shmrun -x SHMEM_SPAWN=exec -n 256 overlap [width] [factor] [spin] */
 #include <shmem_pmi2.h>
 #include <stdio.h>
 #include <stdlib.h>

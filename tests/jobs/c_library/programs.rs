@@ -143,8 +143,8 @@ fn a_second_copy_of_the_library_is_refused() {
     for options in [
         "-np 2",
         "-np 2 --nodes 2",
-        "-np 2 --spawn exec",
-        "-np 2 --nodes 2 --spawn exec",
+        "-np 2 -x SHMEM_SPAWN=exec",
+        "-np 2 --nodes 2 -x SHMEM_SPAWN=exec",
     ] {
         for words in [["init", "plugin", "barrier"], ["plugin", "init", "barrier"]] {
             let words = [&[plugin.to_str().unwrap()][..], &words].concat();
@@ -410,7 +410,7 @@ fn examples() {
 fn programs_of_the_wrapper_can_be_templates() {
     let Some(c) = toolchain() else { return };
     let job: Job = c.job(
-        "-np 4 --nodes 2 --spawn template",
+        "-np 4 --nodes 2 -x SHMEM_SPAWN=template",
         &c.program("large"),
         &["100"],
     );

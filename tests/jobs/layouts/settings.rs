@@ -97,7 +97,10 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "spawn",
-        values: &[("template", DEFAULT), ("exec", Options("--spawn exec"))],
+        values: &[
+            ("template", DEFAULT),
+            ("exec", Options("-x SHMEM_SPAWN=exec")),
+        ],
     },
     Setting {
         name: "pages",

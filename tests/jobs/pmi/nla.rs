@@ -9,7 +9,7 @@ fn every_primitive_works_on_one_node_and_on_four() {
         "-n 1",
         "-n 6",
         "-n 7 --nodes 4",
-        "-n 8 --nodes 4 --tree-degree 2",
+        "-n 8 --nodes 4 -x SHMEM_TREE_DEGREE=2",
     ] {
         let out = shmrun(options, &[PMI_NLA, "all"]).succeed();
         let n: usize = options.split(' ').nth(1).unwrap().parse().unwrap();

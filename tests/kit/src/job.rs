@@ -89,7 +89,7 @@ impl Job {
         let mut job = Self::new(shmrun, "", &[]);
         let name = format!("{}.json", job.mark.replace('=', "-"));
         let file = std::env::temp_dir().join(name);
-        job.command.arg("--report-json").arg(&file);
+        job.command.arg("--report").arg(&file);
         job.command.args(options.split_whitespace()).args(program);
         job.report = Some(file);
         job

@@ -1,7 +1,7 @@
 //! What tests and benchmarks have in common, whichever crate they are of.
 //!
 //! They start jobs and judge how those end ([`job`]), also under launchers of others ([`launchers`]), look at processes
-//! ([`processes`]), read what `shmrun --report-json` wrote ([`report`]), keep samples so that they can be compared later
+//! ([`processes`]), read what `shmrun --report FILE.json` wrote ([`report`]), keep samples so that they can be compared later
 //! ([`samples`]), run simulations with many seeds ([`seeds`]), find compilers ([`tools`]) and ports ([`ports`]), take turns
 //! with other processes ([`lock`]), go without what a machine lacks ([`needs`]), hold files of the repository against what
 //! they are made from ([`generated`]), and, with `--cfg loom`, try all interleavings of a protocol (`models`). All of that

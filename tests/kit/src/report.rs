@@ -1,4 +1,4 @@
-//! What `shmrun --report-json` wrote.
+//! What `shmrun --report FILE.json` wrote.
 
 use std::io;
 use std::path::Path;

@@ -119,7 +119,7 @@ impl AgentProcess {
         match (refusal.step, dir) {
             (Step::Bind, _) => format!("cannot {BIND} PE {rank}: {error}").into(),
             (Step::Start, _) if refusal.errno == libc::ENOTSUP && !lost.is_nothing() => format!(
-                "cannot start PE {rank}: its libraries have {lost} before main, which a fork loses; use --spawn auto or exec"
+                "cannot start PE {rank}: its libraries have {lost} before main, which a fork loses; use SHMEM_SPAWN=auto or exec"
             )
             .into(),
             (Step::Enter, Some(dir)) => {

@@ -461,7 +461,7 @@ pub(crate) fn write_reports(outcome: &Outcome, cli: &Cli) -> Result<(), Lost> {
     };
     let within_line = std::cell::Cell::new(outcome.within_line);
     let write = |file: &OsStr, what: &str, content: &[u8]| {
-        let written = match file == "-" {
+        let written = match file == "-" || file == "-.json" {
             true => {
                 let line_end = if within_line.take() { "\n" } else { "" };
                 put(Stream::Out, [line_end.as_bytes(), content].concat())
@@ -473,19 +473,15 @@ pub(crate) fn write_reports(outcome: &Outcome, cli: &Cli) -> Result<(), Lost> {
             ..lost
         })
     };
-    if let Some(file) = &cli.report {
-        let content = match seeing::is_page(file) {
-            true => seeing::page(&job),
-            false => report::to_text(launcher, reduced),
+    for file in &cli.report {
+        let content = if seeing::is_page(file) {
+            seeing::page(&job)
+        } else if report::is_json(file) {
+            report::to_json(launcher, reduced)
+        } else {
+            report::to_text(launcher, reduced)
         };
         write(file, "report", content.as_bytes())?;
-    }
-    if let Some(file) = &cli.report_json {
-        write(
-            file,
-            "report",
-            report::to_json(launcher, reduced).as_bytes(),
-        )?;
     }
     if let Some(file) = &cli.trace {
         write(file, "trace", &seeing::timeline(&job))?;
