@@ -171,6 +171,48 @@ impl<M: Memory> Engine<M> {
         if qp.state == QpState::Err && !responder.has_failed() {
             return false;
         }
+        let Some((handled, received)) = self.respond(packet, placed, run) else {
+            return false;
+        };
+        let unheard = self.unheard_by(qpn, handled, packet.bth.opcode);
+        let executed = matches!(handled, Handled::Executed(_));
+        let complete = handled == Handled::Executed(true) && !run;
+        self.schedule_replies(now, qpn, complete.then_some(len));
+        if let Some(received) = &received {
+            self.receive_ended(qpn, received);
+        }
+        if !run && executed {
+            self.end_run_under_way(qpn);
+        }
+        if let Some(id) = left {
+            self.stream_broke(id);
+        }
+        match handled {
+            Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),
+            Handled::Duplicate => {
+                self.counters.duplicates += 1;
+                self.unheard = unheard.or(self.unheard);
+            }
+            Handled::OutOfSequence => self.counters.out_of_sequence += 1,
+            Handled::NotReady => return !run,
+            Handled::Dropped => return false,
+            Handled::Fatal => self.fail_qp(qpn),
+        }
+        true
+    }
+
+    /// Has the responder execute a request, with the memory and the receives that are meant.
+    #[inline]
+    fn respond(
+        &mut self,
+        packet: &Packet<'_>,
+        placed: Option<u32>,
+        run: bool,
+    ) -> Option<(Handled, Option<Received>)> {
+        let qp = self.qps.get_mut(packet.bth.dest_qp.0)?;
+        let Service::Rc(rc) = &mut qp.service else {
+            return None;
+        };
         let srqn = match packet.bth.xrc {
             Xrc::Request(srqn) => Some(srqn),
             Xrc::No | Xrc::Response => None,
@@ -203,25 +245,49 @@ impl<M: Memory> Engine<M> {
         if let Some(domain) = elsewhere {
             domain.enter();
         }
-        let handled = responder.handle(packet, &mut target);
+        let handled = rc.responder.as_mut()?.handle(packet, &mut target);
         if let Some(domain) = elsewhere {
             domain.exit();
         }
-        let received = target
-            .received
-            .map(|received| Received { srqn, ..received });
-        // Only of a queue pair that may send can it be known what its PE has to say.
-        let speaks = !self.interop && rc.requester.is_some() && qp.state == QpState::Rts;
-        // A requester that asks for the same again and again does not get the answers.
-        rc.asked_again = match (handled, packet.bth.opcode) {
+        let received = target.received;
+        Some((handled, received.map(|of| Received { srqn, ..of })))
+    }
+
+    /// The peer, if it asks for the same again and again: it does not get the answers.
+    #[inline]
+    fn unheard_by(&mut self, qpn: Qpn, handled: Handled, opcode: Opcode) -> Option<AddressVector> {
+        let Service::Rc(rc) = &mut self.qps.get_mut(qpn.0)?.service else {
+            return None;
+        };
+        rc.asked_again = match (handled, opcode) {
             (Handled::Executed(_), _) => 0,
             (Handled::Duplicate, Opcode::ReadRequest) => rc.asked_again.saturating_add(1),
             _ => rc.asked_again,
         };
         let in_vain = rc.asked_again >= SILENCE;
-        let unheard = rc.dest.filter(|_| in_vain).map(|dest| dest.av);
+        rc.dest.filter(|_| in_vain).map(|dest| dest.av)
+    }
+
+    /// Has what the responder wants to send leave, or holds an acknowledgement that a request of this side may carry:
+    /// after a message that `came` by datagrams and is complete, whose last packet has so many bytes.
+    #[inline]
+    fn schedule_replies(&mut self, now: u64, qpn: Qpn, came: Option<usize>) {
+        let Some(qp) = self.qps.get_mut(qpn.0) else {
+            return;
+        };
+        let Service::Rc(rc) = &mut qp.service else {
+            return;
+        };
+        let Some(responder) = &rc.responder else {
+            return;
+        };
+        if !responder.has_replies() {
+            return;
+        }
+        // Only of a queue pair that may send can it be known what its PE has to say.
+        let speaks = !self.interop && rc.requester.is_some() && qp.state == QpState::Rts;
         let mut held = false;
-        if handled == Handled::Executed(true) && !run && speaks && responder.has_replies() {
+        if let Some(len) = came.filter(|_| speaks) {
             let short = len <= SHORT as usize && responder.has_only_an_ack() && !qp.in_ready;
             held = rc.turns.came(now, short);
             if !std::mem::replace(&mut rc.in_taken, true) {
@@ -230,31 +296,10 @@ impl<M: Memory> Engine<M> {
         }
         if held {
             self.queue_timer(qpn);
-        } else if responder.has_replies() {
+        } else {
             rc.turns.release();
             self.mark_ready(qpn);
         }
-        if let Some(received) = &received {
-            self.receive_ended(qpn, received);
-        }
-        if !run && matches!(handled, Handled::Executed(_)) {
-            self.end_run_under_way(qpn);
-        }
-        if let Some(id) = left {
-            self.stream_broke(id);
-        }
-        match handled {
-            Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),
-            Handled::Duplicate => {
-                self.counters.duplicates += 1;
-                self.unheard = unheard.or(self.unheard);
-            }
-            Handled::OutOfSequence => self.counters.out_of_sequence += 1,
-            Handled::NotReady => return !run,
-            Handled::Dropped => return false,
-            Handled::Fatal => self.fail_qp(qpn),
-        }
-        true
     }
 
     /// `run`: it came by a stream. Returns whether it was for somebody, and if it is a run, whether it answers what is

@@ -10,7 +10,7 @@ use crate::proof::Way;
 use crate::qp::Service;
 use crate::queues::send::Payload;
 use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, STANDARD_MAX, Syndrome, Xrc, icrc};
-use shmem_verbs::{Access, AddressVector, QpState, QpType, Qpn, WcStatus};
+use shmem_verbs::{Access, AddressVector, QpState, QpType, Qpn, RcDest, WcStatus, Xrcd};
 
 /// How many bytes a queue pair sends before another one gets its turn, which comes at the end of a
 /// burst or when as many are sent as a segmented datagram holds.
@@ -89,155 +89,217 @@ impl<M: Memory> Engine<M> {
     }
 
     fn transmit_from(&mut self, qpn: Qpn, now: u64, buf: &mut [u8]) -> Sent {
-        let (src, pkey) = (self.port.av, self.port.lane.pkey.0);
+        let Some(qp) = self.qps.get(qpn.0) else {
+            return Sent::Nothing;
+        };
+        let Service::Rc(rc) = &qp.service else {
+            return self.transmit_ud(qpn, buf);
+        };
+        let Some(dest) = rc.dest else {
+            return Sent::Nothing;
+        };
+        let envelope = Envelope {
+            dest,
+            pkey: self.port.lane.pkey.0,
+            flow: Flow {
+                src: self.port.av,
+                dst: dest.av,
+            },
+            salt: rc.salt_out,
+        };
+        if rc.stream.is_some()
+            && let Some(invitation) = self.transmit_invitation(qpn, now, &envelope, buf)
+        {
+            return invitation;
+        }
+        if let Some(reply) = self.transmit_reply(qpn, &envelope, buf) {
+            return reply;
+        }
+        self.transmit_request(qpn, now, &envelope, buf)
+    }
+
+    /// An invitation to a stream, if one is due.
+    fn transmit_invitation(
+        &mut self,
+        qpn: Qpn,
+        now: u64,
+        envelope: &Envelope,
+        buf: &mut [u8],
+    ) -> Option<Sent> {
+        let Service::Rc(rc) = &mut self.qps.get_mut(qpn.0)?.service else {
+            return None;
+        };
+        let (dest, first) = (envelope.dest, rc.first);
+        let way = Way::new(envelope.flow.src, dest.av, dest.qpn);
+        let mac = |text: &[u8]| self.proof.of_invite(&way, first, text);
+        let invite = self.streams.invite_due(now, rc.stream.as_mut()?, mac)?;
+        let header = invite_header(envelope.pkey, dest.qpn, first);
+        let at = header.encode(buf, invite.len());
+        buf[at..at + invite.len()].copy_from_slice(&invite);
+        Some(envelope.seal(&header, buf, invite.len(), Departure::default()))
+    }
+
+    /// The next answer to what the peer requested. If a stream carries the answers, only marks that stream.
+    #[inline]
+    fn transmit_reply(&mut self, qpn: Qpn, envelope: &Envelope, buf: &mut [u8]) -> Option<Sent> {
+        let qp = self.qps.get_mut(qpn.0)?;
+        let Service::Rc(rc) = &mut qp.service else {
+            return None;
+        };
+        let responder = rc.responder.as_mut()?;
+        responder.set_ack(self.share.syndrome());
+        let answers = rc.stream.as_ref().filter(|of| of.answers);
+        if let Some(id) = answers.and_then(|of| of.back()) {
+            if responder.has_replies() {
+                self.streams.mark(id);
+            }
+            return None;
+        }
+        if rc.turns.holds() {
+            return None;
+        }
+        // While the answer to a READ of another process is read, that process may not end the region.
+        let domain = qp.init.xrcd.and_then(|xrcd| self.xrcds.get(xrcd));
+        if let Some(domain) = domain {
+            domain.enter();
+        }
+        let reply = responder.poll(&self.mrs, qp.access, domain, 1);
+        let failed = responder.has_failed();
+        let packet = reply.map(|r| {
+            let bth = Bth {
+                xrc: match qp.init.ty {
+                    QpType::XrcTgt => Xrc::Response,
+                    _ => Xrc::No,
+                },
+                pkey: envelope.pkey,
+                ..Bth::new(r.opcode, envelope.dest.qpn, r.psn, false)
+            };
+            let header = Header { bth, ext: r.ext };
+            let len = r.payload.map_or(0, |(_, len)| len as usize);
+            let at = header.encode(buf, len);
+            let mut lent = None;
+            match r.payload {
+                Some((addr, _)) if lends(self.lends, qp.init.xrcd, len) => {
+                    lent = Some(Lent { at, addr, len });
+                }
+                Some((addr, _)) => self.memory.read(addr, &mut buf[at..at + len]),
+                None => {}
+            }
+            let ends_burst = r.ends_burst;
+            (header, len, Departure { ends_burst, lent })
+        });
+        if let Some(domain) = domain {
+            domain.exit();
+        }
+        let (header, len, departure) = packet?;
+        if let Ext::Aeth(aeth) = header.ext
+            && match aeth.syndrome {
+                Syndrome::Nak(code) => code != NakCode::PsnSequence || !failed,
+                Syndrome::Rnr(_) => true,
+                _ => false,
+            }
+        {
+            self.counters.naks_sent += 1;
+        }
+        if failed && qp.state != QpState::Err {
+            self.fail_qp(qpn);
+        }
+        Some(envelope.seal(&header, buf, len, departure))
+    }
+
+    /// The next request of this side. If a stream carries the requests, only marks that stream.
+    #[inline]
+    fn transmit_request(
+        &mut self,
+        qpn: Qpn,
+        now: u64,
+        envelope: &Envelope,
+        buf: &mut [u8],
+    ) -> Sent {
         let Some(qp) = self.qps.get_mut(qpn.0) else {
             return Sent::Nothing;
         };
-        match &mut qp.service {
-            Service::Ud(_) => self.transmit_ud(qpn, buf),
-            Service::Rc(rc) => {
-                let Some(dest) = rc.dest else {
-                    return Sent::Nothing;
-                };
-                let (flow, salt) = (Flow { src, dst: dest.av }, rc.salt_out);
-                let seal = |header: &Header, buf: &mut [u8], len| {
-                    let len = header.seal(buf, len, &flow);
-                    icrc::add_salt(&mut buf[..len], salt);
-                    len
-                };
-                if let Some(of) = &mut rc.stream
-                    && let Some(invite) = {
-                        let way = Way::new(src, dest.av, dest.qpn);
-                        let mac = |text: &[u8]| self.proof.of_invite(&way, rc.first, text);
-                        self.streams.invite_due(now, of, mac)
-                    }
-                {
-                    let header = invite_header(pkey, dest.qpn, rc.first);
-                    let at = header.encode(buf, invite.len());
-                    buf[at..at + invite.len()].copy_from_slice(&invite);
-                    return Sent::Packet(Transmit {
-                        dst: dest.av,
-                        len: seal(&header, buf, invite.len()),
-                        ends_burst: false,
-                        lent: None,
-                    });
+        let Service::Rc(rc) = &mut qp.service else {
+            return Sent::Nothing;
+        };
+        let Some(requester) = rc.requester.as_mut().filter(|_| qp.state == QpState::Rts) else {
+            return Sent::Nothing;
+        };
+        let Some(r) = requester.poll(now) else {
+            let stream = rc.stream.as_ref().and_then(|of| of.out);
+            if let Some(id) = stream.filter(|_| requester.is_by_stream()) {
+                self.streams.mark(id);
+            }
+            return Sent::Nothing;
+        };
+        rc.turns.sent();
+        let bth = Bth {
+            xrc: r.srqn.map_or(Xrc::No, Xrc::Request),
+            pkey: envelope.pkey,
+            ..Bth::new(r.opcode, envelope.dest.qpn, r.psn, r.ack_req)
+        };
+        let header = Header { bth, ext: r.ext };
+        let (psn, ends_burst) = (r.psn, r.ends_burst);
+        let len = match r.payload {
+            Payload::None => 0,
+            Payload::Inline(data) => data.len(),
+            Payload::Gather { len, .. } => len as usize,
+        };
+        let at = header.encode(buf, len);
+        let out = &mut buf[at..at + len];
+        let mut lent = None;
+        match r.payload {
+            Payload::None => {}
+            Payload::Inline(data) => out.copy_from_slice(data),
+            Payload::Gather { sges, offset, .. } => {
+                let place = || sge::in_one_piece(&self.mrs, sges, offset, len, Access::NONE);
+                let lends = lends(self.lends, qp.init.xrcd, len);
+                if let Some(addr) = lends.then(place).flatten() {
+                    lent = Some(Lent { at, addr, len });
+                } else if sge::gather(&self.mrs, &mut self.memory, sges, offset, out).is_err() {
+                    requester.fail(now, psn, WcStatus::LocProtErr, &mut self.done);
+                    return Sent::Failed;
                 }
-                let answers = rc.stream.as_ref().filter(|of| of.answers);
-                let answers_by = answers.and_then(|of| of.back());
-                let sent = |len, ends_burst, lent| {
-                    Sent::Packet(Transmit {
-                        dst: dest.av,
-                        len,
-                        ends_burst,
-                        lent,
-                    })
-                };
-                // Memory of other processes may go as soon as nobody is inside of the domain.
-                let lends = |len| self.lends && len > STANDARD_MAX && qp.init.xrcd.is_none();
-                // While the answer to a READ of another process is read, that process may not end the
-                // region.
-                let domain = qp.init.xrcd.and_then(|xrcd| self.xrcds.get(xrcd));
-                if let Some(domain) = domain {
-                    domain.enter();
-                }
-                if let Some(responder) = &mut rc.responder {
-                    responder.set_ack(self.share.syndrome());
-                }
-                if let (Some(id), Some(responder)) = (answers_by, &rc.responder) {
-                    if responder.has_replies() {
-                        self.streams.mark(id);
-                    }
-                } else if !rc.turns.holds()
-                    && let Some(responder) = &mut rc.responder
-                    && let Some(r) = responder.poll(&self.mrs, qp.access, domain, 1)
-                {
-                    let failed = responder.has_failed();
-                    let bth = Bth {
-                        xrc: match qp.init.ty {
-                            QpType::XrcTgt => Xrc::Response,
-                            _ => Xrc::No,
-                        },
-                        pkey,
-                        ..Bth::new(r.opcode, dest.qpn, r.psn, false)
-                    };
-                    let header = Header { bth, ext: r.ext };
-                    let len = r.payload.map_or(0, |(_, len)| len as usize);
-                    let at = header.encode(buf, len);
-                    let mut lent = None;
-                    match r.payload {
-                        Some((addr, _)) if lends(len) => lent = Some(Lent { at, addr, len }),
-                        Some((addr, _)) => self.memory.read(addr, &mut buf[at..at + len]),
-                        None => {}
-                    }
-                    if let Some(domain) = domain {
-                        domain.exit();
-                    }
-                    if let Ext::Aeth(aeth) = r.ext
-                        && match aeth.syndrome {
-                            Syndrome::Nak(code) => code != NakCode::PsnSequence || !failed,
-                            Syndrome::Rnr(_) => true,
-                            _ => false,
-                        }
-                    {
-                        self.counters.naks_sent += 1;
-                    }
-                    let len = seal(&header, buf, len);
-                    if failed && qp.state != QpState::Err {
-                        self.fail_qp(qpn);
-                    }
-                    return sent(len, r.ends_burst, lent);
-                }
-                if let Some(domain) = domain {
-                    domain.exit();
-                }
-                if qp.state != QpState::Rts {
-                    return Sent::Nothing;
-                }
-                let Some(requester) = &mut rc.requester else {
-                    return Sent::Nothing;
-                };
-                let Some(r) = requester.poll(now) else {
-                    let stream = rc.stream.as_ref().and_then(|of| of.out);
-                    if let Some(id) = stream.filter(|_| requester.is_by_stream()) {
-                        self.streams.mark(id);
-                    }
-                    return Sent::Nothing;
-                };
-                rc.turns.sent();
-                let bth = Bth {
-                    xrc: r.srqn.map_or(Xrc::No, Xrc::Request),
-                    pkey,
-                    ..Bth::new(r.opcode, dest.qpn, r.psn, r.ack_req)
-                };
-                let header = Header { bth, ext: r.ext };
-                let (psn, ends_burst) = (r.psn, r.ends_burst);
-                let len = match r.payload {
-                    Payload::None => 0,
-                    Payload::Inline(data) => data.len(),
-                    Payload::Gather { len, .. } => len as usize,
-                };
-                let at = header.encode(buf, len);
-                let out = &mut buf[at..at + len];
-                let mut lent = None;
-                match r.payload {
-                    Payload::None => {}
-                    Payload::Inline(data) => out.copy_from_slice(data),
-                    Payload::Gather { sges, offset, .. } => {
-                        let place =
-                            || sge::in_one_piece(&self.mrs, sges, offset, len, Access::NONE);
-                        if let Some(addr) = lends(len).then(place).flatten() {
-                            lent = Some(Lent { at, addr, len });
-                        } else if sge::gather(&self.mrs, &mut self.memory, sges, offset, out)
-                            .is_err()
-                        {
-                            requester.fail(now, psn, WcStatus::LocProtErr, &mut self.done);
-                            return Sent::Failed;
-                        }
-                    }
-                }
-                self.counters.retransmitted += u64::from(r.again);
-                sent(seal(&header, buf, len), ends_burst, lent)
             }
         }
+        self.counters.retransmitted += u64::from(r.again);
+        envelope.seal(&header, buf, len, Departure { ends_burst, lent })
+    }
+}
+
+/// Whether a payload may stay where it is until it is sent. Memory of other processes may go as soon as nobody is
+/// inside of the domain.
+#[inline]
+fn lends(lends: bool, xrcd: Option<Xrcd>, len: usize) -> bool {
+    lends && len > STANDARD_MAX && xrcd.is_none()
+}
+
+/// What the packets of a queue pair have in common.
+struct Envelope {
+    dest: RcDest,
+    pkey: u16,
+    flow: Flow,
+    salt: u32,
+}
+
+/// How a packet leaves: see [`Transmit`].
+#[derive(Default)]
+struct Departure {
+    ends_burst: bool,
+    lent: Option<Lent>,
+}
+
+impl Envelope {
+    /// Ends a packet that has `len` bytes of payload.
+    #[inline]
+    fn seal(&self, header: &Header, buf: &mut [u8], len: usize, how: Departure) -> Sent {
+        let len = header.seal(buf, len, &self.flow);
+        icrc::add_salt(&mut buf[..len], self.salt);
+        Sent::Packet(Transmit {
+            dst: self.dest.av,
+            len,
+            ends_burst: how.ends_burst,
+            lent: how.lent,
+        })
     }
 }

@@ -65,20 +65,21 @@ impl Requester {
                 self.unreported += 1;
             }
             self.started -= 1;
-            self.cur_wqe = self.cur_wqe.saturating_sub(1);
+            self.flight.wqe = self.flight.wqe.saturating_sub(1);
             if let Some(before) = &mut self.before_timeout {
-                before.cur_wqe = before.cur_wqe.saturating_sub(1);
+                before.wqe = before.wqe.saturating_sub(1);
             }
         }
-        if self.cur.since(to) < 0 {
+        if self.flight.cur.since(to) < 0 {
             self.was_needless(to);
         }
         while self
+            .flight
             .awaiting
             .front()
             .is_some_and(|(p, n)| p.add(*n).since(to) <= 0)
         {
-            self.awaiting.pop_front();
+            self.flight.awaiting.pop_front();
         }
         if let Some((psn, sent_at)) = self.probe
             && to.since(psn) > 0

@@ -33,7 +33,7 @@ use crate::rc::burst::{self, Place};
 use crate::rc::pacing::Pacing;
 use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 pub(crate) use retransmission::{Expiry, Limits};
-use retransmission::{InFlight, expiry};
+use retransmission::{InFlight, Patience, Rnr, expiry};
 use shmem_verbs::{Psn, SendOp, SrqNum, WcStatus};
 
 /// Most PSNs that may be assigned and not acknowledged: half of the number space.
@@ -63,33 +63,19 @@ pub(crate) struct Requester {
     /// How many of `sq` have PSNs.
     started: usize,
     una: Psn,
-    cur: Psn,
     high: Psn,
     next: Psn,
-    /// The work request that `cur` lies in; `started` if `cur == next`.
-    cur_wqe: usize,
-    /// READ pieces and atomics without (complete) answer: first PSN and PSNs.
-    awaiting: VecDeque<(Psn, u32)>,
+    flight: InFlight,
     gone_back_to: Option<Psn>,
-    /// Behind the last packet in flight that asks for an acknowledgement.
-    asked_to: Psn,
     /// What was in flight when a timeout began to repeat it.
     before_timeout: Option<InFlight>,
     /// A packet sent once, whose acknowledgement gives a round trip.
     probe: Option<(Psn, u64)>,
-    /// Set by an RNR NAK: nothing is sent before.
-    rnr_until: Option<u64>,
-    /// RNR NAKs since there was progress.
-    rnr_naks: u8,
+    rnr: Rnr,
     /// Requests that succeeded without a completion after the last one that had one: they still
     /// hold their places.
     unreported: usize,
-    timer: Option<u64>,
-    progress_at: u64,
-    /// Whether a look that came late was forgiven since then.
-    was_late: bool,
-    /// Timeouts since then.
-    resends: u32,
+    patience: Patience,
     pacing: Pacing,
     way: stream::Way,
     limits: Limits,
@@ -101,22 +87,15 @@ impl Requester {
             sq: VecDeque::new(),
             started: 0,
             una: sq_psn,
-            cur: sq_psn,
             high: sq_psn,
             next: sq_psn,
-            cur_wqe: 0,
-            awaiting: VecDeque::new(),
+            flight: InFlight::new(sq_psn),
             gone_back_to: None,
-            asked_to: sq_psn,
             before_timeout: None,
             probe: None,
-            rnr_until: None,
-            rnr_naks: 0,
+            rnr: Rnr::default(),
             unreported: 0,
-            timer: None,
-            progress_at: 0,
-            was_late: false,
-            resends: 0,
+            patience: Patience::default(),
             pacing: Pacing::new(limits.mtu, seed),
             way: stream::Way::default(),
             limits,
@@ -140,7 +119,7 @@ impl Requester {
 
     /// Whether nothing is in flight, so that no acknowledgement will come and cause a send.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.cur == self.una
+        self.flight.cur == self.una
     }
 
     /// Work requests that were not begun.
@@ -155,22 +134,22 @@ impl Requester {
 
     /// Whether there is anything to send, now or when the window allows it.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.cur != self.next || self.backlog() > 0
+        self.flight.cur != self.next || self.backlog() > 0
     }
 
     /// The next packet, if the window, the peer and the queue allow one.
     pub(crate) fn poll(&mut self, now: u64) -> Option<Request<'_>> {
-        if self.rnr_until.is_some() || self.way.is_taken() {
+        if self.rnr.until.is_some() || self.way.is_taken() {
             return None;
         }
-        if self.cur == self.next {
+        if self.flight.cur == self.next {
             if self.turns_to_stream() {
                 return None;
             }
             self.start_next()?;
         }
         let mtu = self.limits.mtu;
-        let (psn, of) = (self.cur, self.cur_wqe);
+        let (psn, of) = (self.flight.cur, self.flight.wqe);
         let wqe = &self.sq[of];
         let index = psn.since(wqe.first) as u32;
         let left = wqe.packets - index;
@@ -186,7 +165,7 @@ impl Requester {
                 let len = (wqe.len - offset).min(mtu);
                 let allowed = self.pacing.allows(in_flight, len, place.needs);
                 // What is in flight may be above a share that was told since, and ask for nothing.
-                if !allowed && self.asked_to.since(self.una) > 0 {
+                if !allowed && self.flight.asked_to.since(self.una) > 0 {
                     return None;
                 }
                 let (opcode, ext) = wqe.message_packet(index, left);
@@ -214,16 +193,16 @@ impl Requester {
         let ends_burst = take == 1 && place.ends && wqe.packets > 1;
         let srqn = wqe.srqn;
         if in_flight == 0 && !again {
-            self.progress_at = now;
+            self.patience.progress_at = now;
         }
         self.went(take, ack_req);
-        retransmission::sent(&mut self.before_timeout, &mut self.pacing, self.cur);
+        retransmission::sent(&mut self.before_timeout, &mut self.pacing, self.flight.cur);
         if !again && self.probe.is_none() {
             self.probe = Some((psn, now));
         }
-        if self.timer.is_none() {
+        if self.patience.timer.is_none() {
             let (pacing, limits) = (&mut self.pacing, &self.limits);
-            self.timer = Some(expiry(pacing, limits, self.progress_at, now));
+            self.patience.timer = Some(expiry(pacing, limits, self.patience.progress_at, now));
         }
         Some(Request {
             psn,
@@ -239,24 +218,24 @@ impl Requester {
 
     /// Whether as many READ pieces and atomics are without answer as was agreed.
     fn is_full_of_questions(&self) -> bool {
-        self.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
+        self.flight.awaiting.len() >= usize::from(self.limits.max_rd_atomic)
     }
 
     /// So many packets of the work request that `cur` lies in are sent.
     fn went(&mut self, take: u32, ack_req: bool) {
-        let wqe = &self.sq[self.cur_wqe];
+        let wqe = &self.sq[self.flight.wqe];
         if wqe.awaits_response() {
-            self.awaiting.push_back((self.cur, take));
+            self.flight.awaiting.push_back((self.flight.cur, take));
         }
-        self.cur = self.cur.add(take);
-        if self.cur == wqe.end() {
-            self.cur_wqe += 1;
+        self.flight.cur = self.flight.cur.add(take);
+        if self.flight.cur == wqe.end() {
+            self.flight.wqe += 1;
         }
         if ack_req {
-            self.asked_to = self.cur;
+            self.flight.asked_to = self.flight.cur;
         }
-        if self.cur.since(self.high) > 0 {
-            self.high = self.cur;
+        if self.flight.cur.since(self.high) > 0 {
+            self.high = self.flight.cur;
         }
     }
 
@@ -266,7 +245,7 @@ impl Requester {
         let mtu = self.limits.mtu;
         let wqe = self.sq.get_mut(self.started)?;
         // Everything begun has been sent, so whatever lacks its answer is in `awaiting`.
-        if wqe.fence && !self.awaiting.is_empty() {
+        if wqe.fence && !self.flight.awaiting.is_empty() {
             return None;
         }
         let packets = match wqe.op {
@@ -278,7 +257,7 @@ impl Requester {
         }
         wqe.first = self.next;
         wqe.packets = packets;
-        self.cur_wqe = self.started;
+        self.flight.wqe = self.started;
         self.started += 1;
         self.next = self.next.add(packets);
         Some(())
@@ -316,14 +295,14 @@ impl Requester {
         self.way.give_up();
         self.started = 0;
         self.unreported = 0;
-        self.cur_wqe = 0;
+        self.flight.wqe = 0;
         self.una = self.high;
-        self.cur = self.high;
+        self.flight.cur = self.high;
         self.next = self.high;
-        self.awaiting.clear();
+        self.flight.awaiting.clear();
         self.before_timeout = None;
-        self.timer = None;
-        self.rnr_until = None;
+        self.patience.timer = None;
+        self.rnr.until = None;
         self.probe = None;
     }
 }

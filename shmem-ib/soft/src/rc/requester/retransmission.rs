@@ -1,4 +1,4 @@
-//! What is sent again, and when: the only place from which packets go out a second time.
+//! When a requester goes back, and how far: [`Requester::poll`] sends again from there.
 //!
 //! Everything from `una` on is sent again ([`rewind`](Requester::rewind)) because
 //! * a packet of the peer shows a loss: `go_back`. One loss is reported by many packets; `gone_back_to` lets
@@ -10,7 +10,8 @@
 //!
 //! # Timeouts without a loss
 //! Most often nothing was lost, but the peer's process did not run for a while, and its answers to
-//! what was sent will come. Therefore a timeout repeats one packet only. An answer to a packet that
+//! what was sent will come. Therefore a timeout repeats one packet only: the pacing allows no
+//! more until something comes back. An answer to a packet that
 //! has not been repeated since proves that the timeout was needless: `cur` returns to where it
 //! was, and nothing else is repeated (as in F-RTO, RFC 5682). Should something be lost
 //! after all, the peer's NAK or the next timeout tells.
@@ -69,30 +70,66 @@ impl Limits {
     }
 }
 
-/// Where sending stood.
+/// How far sending is.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    cur: Psn,
-    asked_to: Psn,
-    pub(super) cur_wqe: usize,
-    awaiting: VecDeque<(Psn, u32)>,
+    /// Before this packet all is in flight.
+    pub(super) cur: Psn,
+    /// The work request that `cur` lies in; the first one without PSNs if all others are sent.
+    pub(super) wqe: usize,
+    /// Behind the last packet in flight that asks for an acknowledgement.
+    pub(super) asked_to: Psn,
+    /// READ pieces and atomics without (complete) answer: first PSN and PSNs.
+    pub(super) awaiting: VecDeque<(Psn, u32)>,
+}
+
+impl InFlight {
+    /// Nothing is in flight.
+    pub(super) const fn new(first: Psn) -> Self {
+        Self {
+            cur: first,
+            wqe: 0,
+            asked_to: first,
+            awaiting: VecDeque::new(),
+        }
+    }
+}
+
+/// The peer has no receive.
+#[derive(Debug, Default)]
+pub(super) struct Rnr {
+    /// Nothing is sent before.
+    pub(super) until: Option<u64>,
+    /// RNR NAKs since there was progress.
+    pub(super) naks: u8,
+}
+
+/// How long the peer has been silent.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    pub(super) timer: Option<u64>,
+    pub(super) progress_at: u64,
+    /// Whether a look that came late was forgiven since then.
+    pub(super) was_late: bool,
+    /// Timeouts since then.
+    resends: u32,
 }
 
 impl Requester {
     /// When [`Requester::on_timeout`] wants to be called.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        self.rnr_until.or(self.timer)
+        self.rnr.until.or(self.patience.timer)
     }
 
     fn arm(&mut self, now: u64) {
         if self.way.is_taken() {
-            self.timer = Some(now + self.stalled_ns());
+            self.patience.timer = Some(now + self.stalled_ns());
             return;
         }
-        self.timer = Some(expiry(
+        self.patience.timer = Some(expiry(
             &mut self.pacing,
             &self.limits,
-            self.progress_at,
+            self.patience.progress_at,
             now,
         ));
     }
@@ -100,13 +137,13 @@ impl Requester {
     /// Sends everything from `una` on again.
     pub(super) fn rewind(&mut self) {
         if self.way.leave() {
-            self.timer = None;
+            self.patience.timer = None;
         }
         self.before_timeout = None;
-        self.cur = self.una;
-        self.cur_wqe = 0;
-        self.asked_to = self.una;
-        self.awaiting.clear();
+        self.flight.cur = self.una;
+        self.flight.wqe = 0;
+        self.flight.asked_to = self.una;
+        self.flight.awaiting.clear();
         self.probe = None;
         self.gone_back_to = Some(self.una);
     }
@@ -123,40 +160,40 @@ impl Requester {
 
     /// The peer has no receive for `una`. Returns whether that was so once too often.
     pub(super) fn wait_for_receive(&mut self, now: u64, delay_ns: u64) -> bool {
-        if self.rnr_until.is_some() {
+        if self.rnr.until.is_some() {
             return false; // The same one once more.
         }
         if self.limits.rnr_retry != RNR_FOREVER {
-            if self.rnr_naks >= self.limits.rnr_retry {
+            if self.rnr.naks >= self.limits.rnr_retry {
                 return true;
             }
-            self.rnr_naks += 1;
+            self.rnr.naks += 1;
         }
         self.rewind();
         self.pacing.on_needless_timeout();
-        self.progress_at = now; // The peer is alive: waiting for it is not silence.
-        self.resends = 0;
-        self.timer = None;
-        self.rnr_until = Some(now + delay_ns);
+        self.patience.progress_at = now; // The peer is alive: waiting for it is not silence.
+        self.patience.resends = 0;
+        self.patience.timer = None;
+        self.rnr.until = Some(now + delay_ns);
         false
     }
 
-    /// How often all was sent again since something came back.
+    /// Timeouts since something came back.
     pub(crate) const fn resends(&self) -> u32 {
-        self.resends
+        self.patience.resends
     }
 
     /// A deadline may have passed.
     pub(crate) fn on_timeout(&mut self, now: u64) -> Expiry {
-        if let Some(until) = self.rnr_until {
+        if let Some(until) = self.rnr.until {
             if now < until {
                 return Expiry::NotDue;
             }
-            self.rnr_until = None;
-            self.progress_at = now;
+            self.rnr.until = None;
+            self.patience.progress_at = now;
             return Expiry::RnrOver;
         }
-        let Some(late) = self.timer.and_then(|at| now.checked_sub(at)) else {
+        let Some(late) = self.patience.timer.and_then(|at| now.checked_sub(at)) else {
             return Expiry::NotDue;
         };
         if self.way.is_taken() {
@@ -164,25 +201,22 @@ impl Requester {
         }
         // A process that was stopped has heard nobody, and its peers may go on a while after it. One that
         // is always late would wait too long for a peer that is gone.
-        if late >= STOPPED_NS && !std::mem::replace(&mut self.was_late, true) {
-            self.progress_at += late;
+        if late >= STOPPED_NS && !std::mem::replace(&mut self.patience.was_late, true) {
+            self.patience.progress_at += late;
         }
-        let silent = now.saturating_sub(self.progress_at);
+        let silent = now.saturating_sub(self.patience.progress_at);
         if self
             .limits
             .give_up_ns
             .is_some_and(|budget| silent >= budget)
-            && self.resends >= self.limits.min_resends
+            && self.patience.resends >= self.limits.min_resends
         {
             return Expiry::GiveUp;
         }
-        self.resends += 1;
-        let before = self.before_timeout.take().unwrap_or_else(|| InFlight {
-            cur: self.cur,
-            asked_to: self.asked_to,
-            cur_wqe: self.cur_wqe,
-            awaiting: std::mem::take(&mut self.awaiting),
-        });
+        self.patience.resends += 1;
+        let nothing = InFlight::new(self.una);
+        let flight = std::mem::replace(&mut self.flight, nothing);
+        let before = self.before_timeout.take().unwrap_or(flight);
         self.rewind();
         self.before_timeout = Some(before);
         self.pacing.on_timeout();
@@ -194,15 +228,10 @@ impl Requester {
     pub(super) fn was_needless(&mut self, to: Psn) {
         self.pacing.on_needless_timeout();
         match self.before_timeout.take() {
-            Some(before) if before.cur.since(to) >= 0 => {
-                self.cur = before.cur;
-                self.asked_to = before.asked_to;
-                self.cur_wqe = before.cur_wqe;
-                self.awaiting = before.awaiting;
-            }
+            Some(before) if before.cur.since(to) >= 0 => self.flight = before,
             _ => {
-                self.cur = to;
-                self.cur_wqe = 0;
+                self.flight.cur = to;
+                self.flight.wqe = 0;
             }
         }
     }
@@ -211,13 +240,13 @@ impl Requester {
     #[inline]
     pub(super) fn has_progressed(&mut self, now: u64) {
         self.gone_back_to = None;
-        self.rnr_until = None;
-        self.rnr_naks = 0;
-        self.progress_at = now;
-        self.resends = 0;
-        self.was_late = false;
-        self.timer = None;
-        if self.cur != self.una {
+        self.rnr.until = None;
+        self.rnr.naks = 0;
+        self.patience.progress_at = now;
+        self.patience.resends = 0;
+        self.patience.was_late = false;
+        self.patience.timer = None;
+        if self.flight.cur != self.una {
             self.arm(now);
         }
     }

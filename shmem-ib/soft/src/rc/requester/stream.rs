@@ -135,7 +135,7 @@ impl Requester {
         let turns = self.way.open && next.is_some_and(|wqe| self.way.is_long(wqe));
         if turns && self.una == self.next {
             self.way.taken = true;
-            self.timer = None;
+            self.patience.timer = None;
             self.probe = None;
         }
         turns
@@ -143,14 +143,14 @@ impl Requester {
 
     /// The next portion for the stream. Its payload is of at most `most` bytes, if that is a packet or more.
     pub(crate) fn poll_run(&mut self, now: u64, most: u32) -> Option<Run<'_>> {
-        if !self.way.taken || self.rnr_until.is_some() {
+        if !self.way.taken || self.rnr.until.is_some() {
             return None;
         }
-        if self.cur == self.next {
+        if self.flight.cur == self.next {
             let next = self.sq.get(self.started)?;
             if self.una == self.next && !self.way.is_long(next) {
                 self.way.taken = false;
-                self.timer = None;
+                self.patience.timer = None;
                 return None;
             }
             if !suits(next) {
@@ -159,7 +159,7 @@ impl Requester {
             self.start_next()?;
         }
         let mtu = self.limits.mtu;
-        let (psn, of) = (self.cur, self.cur_wqe);
+        let (psn, of) = (self.flight.cur, self.flight.wqe);
         let wqe = &self.sq[of];
         let index = psn.since(wqe.first) as u32;
         let left = wqe.packets - index;
@@ -189,11 +189,11 @@ impl Requester {
             }
         };
         if self.is_quiet() {
-            self.progress_at = now;
+            self.patience.progress_at = now;
         }
         self.went(take, true);
-        if self.timer.is_none() {
-            self.timer = Some(now + self.stalled_ns());
+        if self.patience.timer.is_none() {
+            self.patience.timer = Some(now + self.stalled_ns());
         }
         Some(Run {
             psn,
@@ -212,12 +212,12 @@ impl Requester {
 
     /// The time without movement may be over.
     pub(super) fn on_stream_timeout(&mut self, now: u64, late: u64) -> Expiry {
-        if late >= STOPPED_NS && !std::mem::replace(&mut self.was_late, true) {
-            self.progress_at += late;
+        if late >= STOPPED_NS && !std::mem::replace(&mut self.patience.was_late, true) {
+            self.patience.progress_at += late;
         }
-        let until = self.progress_at.max(self.way.moved_at) + self.stalled_ns();
+        let until = self.patience.progress_at.max(self.way.moved_at) + self.stalled_ns();
         if now < until {
-            self.timer = Some(until);
+            self.patience.timer = Some(until);
             return Expiry::NotDue;
         }
         self.rewind();

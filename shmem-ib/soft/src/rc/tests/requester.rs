@@ -388,7 +388,7 @@ fn the_window_bounds_what_is_in_flight() {
     for round in 0..20 {
         r.on_ack(2 + round, PSN.add(next - 1), &mut done);
         next += psns(&mut r, 2 + round).len() as u32;
-        assert!(r.cur.since(r.una) <= 240);
+        assert!(r.flight.cur.since(r.una) <= 240);
     }
     assert_eq!(next, 1000);
 }
@@ -496,7 +496,7 @@ fn rnr_naks_are_counted_until_there_is_progress() {
         r.on_rnr(now, PSN.add(1), 100, &mut done),
         "the budget is two"
     );
-    assert!(with_rnr_retry(0).rnr_naks == 0);
+    assert!(with_rnr_retry(0).rnr.naks == 0);
     let mut r = with_rnr_retry(0);
     r.post(send(0, 1));
     psns(&mut r, 0);
