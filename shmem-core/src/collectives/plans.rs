@@ -38,8 +38,17 @@ pub fn partners(call: Collective, bytes: usize, places: Places, node: usize) -> 
         Collective::Fcollect => Operation::Fcollect,
         Collective::Collect => Operation::Collect,
         Collective::Alltoall => Operation::Alltoall,
-        // Whatever else is called, members meet in it.
-        _ => Operation::Sync,
+        // Members only meet.
+        Collective::Barrier
+        | Collective::Sync
+        | Collective::Split
+        | Collective::Finalize
+        | Collective::Alloc
+        | Collective::Realloc
+        | Collective::Free
+        | Collective::Destroy
+        | Collective::AllGather
+        | Collective::AllGatherParts => Operation::Sync,
     };
     let layout = Layout {
         members: places.nodes * places.per_node,

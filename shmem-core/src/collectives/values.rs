@@ -102,7 +102,7 @@ impl Runtime {
     ///
     /// # Safety
     /// `mine` is readable for this member's part; `out` is writable for all.
-    unsafe fn team_gather(
+    unsafe fn gather_blocks(
         &self,
         team: &Team,
         mine: *const u8,
@@ -168,7 +168,7 @@ impl Team {
         // SAFETY: the vector has room for all parts, which fill it; any bytes are values.
         unsafe {
             let (from, to) = (part.as_ptr().cast(), all.as_mut_ptr().cast());
-            rt.team_gather(self, from, |i| ends(i) * size, to);
+            rt.gather_blocks(self, from, |i| ends(i) * size, to);
             all.set_len(n);
         }
         all

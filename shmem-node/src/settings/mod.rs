@@ -1,4 +1,4 @@
-//! The one table of settings.
+//! The settings; their one table is in `table.rs`.
 //!
 //! From it come the parsing of the environment, `shmrun --settings`, `docs/env.md` and the typed
 //! [`Settings`] that the rest of the runtime uses. Nobody else reads a `SHMEM_*` variable.

@@ -1,5 +1,5 @@
 //! The PEs whose memory the others use most. It is complete whatever room there is for calls, so that it tells
-//! of jobs too large to record any (`--trace-calls 0`), too.
+//! of jobs too large to record each call (`--trace-calls 1`), too.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
