@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::direct::{Direct, closed};
 use super::error::Cause;
-use super::request::Work;
+use super::work::Work;
 use crate::client::calls::Spawned;
 use crate::client::{Refusal, check_pair};
 use crate::io::ConnectionError;

@@ -5,7 +5,8 @@ use std::sync::PoisonError;
 
 use super::direct::Direct;
 use super::error::{Cause, ProcessError};
-use super::request::{Gathered, Outcome, Request, Work};
+use super::request::{Outcome, Request};
+use super::work::{Gathered, Work};
 use super::{Inner, Process, Way, keys};
 use crate::client::{Client, ClientError, calls};
 use crate::io::{Connection, ConnectionError};

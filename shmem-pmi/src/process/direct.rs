@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use super::error::Cause;
-use super::request::Work;
+use super::work::Work;
 use crate::client::ClientError;
 use crate::client::calls::Spawned;
 use crate::io::ConnectionError;

@@ -1,6 +1,5 @@
 //! Which PMI server a process has, as its environment tells.
 
-use std::fmt;
 use std::os::fd::RawFd;
 
 use shmem_node::contract::{
@@ -13,6 +12,7 @@ use shmem_pmix::key::{ENV_NAMESPACE, ENV_RANK};
 use super::error::Cause;
 use super::launchers::{self, ENV_PMI_PORT, Launcher};
 use super::mpi::Beside;
+use super::server::Server;
 
 /// Setting of the version.
 const ENV_PMI: &str = "SHMEM_PMI";
@@ -25,43 +25,6 @@ const ENV_PMI_SPAWNED: &str = "PMI_SPAWNED";
 /// What there is in every step of Slurm. Its PMI server, which also sets `PMI_JOBID`, speaks both
 /// versions, and PMI-2 better. Hydra's, which steps of Slurm may have instead, does not set that.
 const ENV_SLURM_STEP: &str = "SLURM_STEP_ID";
-
-/// The kind of PMI server that a process has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Server {
-    /// `shmrun`, with extensions and memory that the processes of a node share.
-    Shmrun,
-    /// PMI-1.1 over an inherited socket.
-    Pmi1,
-    /// PMI-1.1 over TCP.
-    Pmi1Port,
-    /// PMI-2.0 over an inherited socket.
-    Pmi2,
-    /// PMIx, through libpmix.
-    Pmix,
-    /// None: the processes find each other by messages of MPI.
-    Mpi,
-    /// A thread of one of the job's processes, which share an id.
-    Id,
-    /// None: a job of one process.
-    Alone,
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Shmrun => "shmrun",
-            Self::Pmi1 => "PMI-1 server",
-            Self::Pmi1Port => "PMI-1 server at PMI_PORT",
-            Self::Pmi2 => "PMI-2 server",
-            Self::Pmix => "PMIx server",
-            Self::Mpi => "exchange over MPI",
-            Self::Id => "job without a launcher",
-            Self::Alone => "no PMI server",
-        })
-    }
-}
 
 /// How to get at the server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,7 @@ use shmem_node::segment::SegmentError;
 use shmem_node::settings::SettingsError;
 use shmem_pmix::Status;
 
-use super::Server;
-use super::launchers::Refused;
+use super::server::Server;
 use crate::id::JoinError;
 use crate::io::ConnectionError;
 
@@ -56,6 +55,13 @@ fn hint(error: &shmem_mpi::Error) -> &'static str {
         shmem_mpi::Error::Thread { .. } => "; or initialise OpenSHMEM in that thread",
         _ => "",
     }
+}
+
+/// A launcher that cannot be talked to has started several processes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Refused {
+    pub(super) text: String,
 }
 
 /// Why a call failed.

@@ -5,6 +5,7 @@
 //! one process only, which is a job of one PE whoever has started it. Those that speak PMIx are where there
 //! is no libpmix.
 
+use super::error::Refused;
 use super::mpi::Beside;
 use shmem_node::contract::{ENV_NODE, ENV_PMI_FD};
 use shmem_pmix::LoadError;
@@ -24,13 +25,6 @@ pub enum Launcher {
     Mpi,
     /// Nobody: this process is a job of one PE.
     Nobody,
-}
-
-/// A launcher that cannot be talked to has started several processes.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct Refused {
-    text: String,
 }
 
 impl Refused {

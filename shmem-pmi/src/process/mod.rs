@@ -71,36 +71,36 @@ mod connect;
 mod direct;
 mod environment;
 mod error;
+mod init;
 mod keys;
 pub mod launchers;
 mod mpi;
+mod pairs;
 mod pmix;
 mod primitives;
 mod request;
+mod server;
 mod shelf;
+mod work;
 
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use shmem_node::kvs::Reader;
 use shmem_node::text;
-use shmem_pmix::Library;
 
 pub use collective::Ring;
-pub use environment::Server;
-pub use error::{Cause, ProcessError};
+pub use error::{Cause, ProcessError, Refused};
 pub use mpi::Beside;
-pub use request::{Gathered, Outcome, Request};
+pub use request::{Outcome, Request};
+pub use server::Server;
+pub use work::Gathered;
 
+use crate::client::Call;
 use crate::client::calls::{self, Spawned};
-use crate::client::{Call, Client, RankFrom};
-use crate::id::{self, Ended, JoinError, UniqueId};
-use crate::io::{Connection, ConnectionError};
+use crate::id::{self, JoinError, UniqueId};
+use crate::io::Connection;
 use crate::question::SpawnRequest;
-use alone::Alone;
-use connect::{Node, introduce};
 use direct::Direct;
-use environment::{Environment, Found};
 use shelf::Shelf;
 
 /// A process of a parallel job and its connection to the process manager.
@@ -186,176 +186,6 @@ impl Inner {
 }
 
 impl Process {
-    /// Makes this process one of a job, as its environment says.
-    ///
-    /// # Errors
-    ///
-    /// A variable makes no sense, what it names is not there, or the server refuses this process; a
-    /// launcher that cannot be talked to has started several processes.
-    pub fn init() -> Result<Self, ProcessError> {
-        Self::init_as(Environment::read)
-    }
-
-    /// As [`Process::init`], for a process that ends the job because its settings make no sense: all
-    /// `SHMEM_*` variables are ignored but `SHMEM_PMI`, if that makes sense. Peers may wait for ever
-    /// for a process that never introduced itself, since its end is no failure to every server.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn init_despite_settings() -> Result<Self, ProcessError> {
-        Self::init_as(Environment::read_despite_settings)
-    }
-
-    fn init_as(
-        read: impl FnOnce(
-            &dyn Fn(&str) -> Option<String>,
-            Option<&Beside>,
-        ) -> Result<Environment, Cause>,
-    ) -> Result<Self, ProcessError> {
-        let error = |rank, server, cause| ProcessError {
-            rank,
-            server,
-            call: "init",
-            cause: Box::new(cause),
-        };
-        let beside = Beside::now();
-        let environment = read(&environment::variable, beside.as_ref());
-        let environment = environment.map_err(|cause| error(None, None, cause))?;
-        let server = environment.found.server();
-        let failed = |cause| error(Some(environment.rank), Some(server), cause);
-        match &environment.found {
-            Found::Alone => return Ok(Self::alone()),
-            &Found::Mpi { fd } => return Self::over_mpi(fd).map_err(failed),
-            Found::Pmix { library } => {
-                let library = match Library::load(library.as_deref()) {
-                    Ok(library) => library,
-                    Err(_) if beside.as_ref().is_some_and(Beside::knows_peers) => {
-                        return Self::over_mpi(None).map_err(failed);
-                    }
-                    // A single process can do without.
-                    Err(why) => {
-                        launchers::check_alone(environment::variable, &why)
-                            .map_err(|refused| failed(refused.into()))?;
-                        return Ok(Self::alone());
-                    }
-                };
-                let checks = environment.checks_mpi.then_some(beside).flatten();
-                return Self::at_pmix(library, checks.as_ref()).map_err(failed);
-            }
-            _ => {}
-        }
-        let inherits = matches!(server, Server::Pmi1 | Server::Pmi2);
-        let is_shared = inherits && beside.is_some();
-        let (connection, facts, node) = introduce(&environment, is_shared).map_err(failed)?;
-        let way = match node {
-            Some(Node { tables, store }) => Way::Shmrun {
-                connection,
-                store,
-                shelf: Shelf::new(tables.gather(), tables.n_pes(), facts.first_request.0),
-            },
-            None => Way::Plain(connection),
-        };
-        let inner = Inner {
-            server,
-            rank: facts.rank,
-            size: facts.size,
-            appnum: facts.appnum,
-            spawned: environment.spawned || facts.spawner.is_some(),
-            next: Mutex::new(facts.first_request.0),
-            way,
-            is_shared,
-            member: None,
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
-    }
-
-    fn over_mpi(fd: Option<RawFd>) -> Result<Self, Cause> {
-        let (calls, rank, size) = mpi::Calls::init(fd)?;
-        let inner = Inner {
-            server: Server::Mpi,
-            rank,
-            size,
-            appnum: -1,
-            spawned: false,
-            next: Mutex::new(0),
-            way: Way::Direct(Box::new(calls)),
-            is_shared: true,
-            member: None,
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
-    }
-
-    fn at_pmix(library: &'static Library, beside: Option<&Beside>) -> Result<Self, Cause> {
-        let (calls, facts) = pmix::Calls::init(library)?;
-        if let Some(mpi) = beside {
-            mpi.check_place((facts.rank, facts.size), "the PMIx server")?;
-        }
-        let inner = Inner {
-            server: Server::Pmix,
-            rank: facts.rank,
-            size: facts.size,
-            appnum: facts.appnum,
-            spawned: facts.spawned,
-            next: Mutex::new(0),
-            way: Way::Direct(Box::new(calls)),
-            is_shared: false,
-            member: None,
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
-    }
-
-    /// Makes this process one of a job without a launcher, of which all processes have the id. Waits until all have
-    /// come. `on_end` is called by another thread when the job ends before this process has left it.
-    ///
-    /// # Errors
-    ///
-    /// The host of the id cannot be reached, or has another key; the place is not one of the job, or is taken; the others
-    /// have not come in time.
-    pub fn join(
-        id: &UniqueId,
-        place: id::Place<'_>,
-        on_end: impl FnOnce(Ended) + Send + 'static,
-    ) -> Result<Self, ProcessError> {
-        let server = Server::Id;
-        let failed = |cause| ProcessError {
-            rank: Some(place.rank),
-            server: Some(server),
-            call: "join",
-            cause: Box::new(cause),
-        };
-        let joined = id::join(id, place, on_end).map_err(|why| failed(why.into()))?;
-        let (rank, size) = (place.rank, place.size);
-        let client = Client::pmi1(RankFrom::Environment { rank, size });
-        let socket = |e| failed(ConnectionError::Socket(e).into());
-        let connection = Connection::new(joined.socket, client, None).map_err(socket)?;
-        let facts = connection.call(&calls::Initialise);
-        let facts = facts.map_err(|why| failed(why.into()))?;
-        let inner = Inner {
-            server,
-            rank,
-            size,
-            appnum: facts.appnum,
-            spawned: false,
-            next: Mutex::new(facts.first_request.0),
-            way: Way::Plain(connection),
-            is_shared: false,
-            member: Some(Member {
-                nodes: joined.nodes,
-                at: joined.member,
-            }),
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
-    }
-
     /// The node of each rank, where the server has told it with the place: in a job without a launcher.
     pub fn nodes(&self) -> Option<&[u32]> {
         self.inner.member.as_ref().map(|member| &member.nodes[..])
@@ -385,24 +215,6 @@ impl Process {
         };
         let returned: Result<(), JoinError> = member.at.returns();
         returned.map_err(|why| self.inner.error("return", why.into()))
-    }
-
-    /// A job of this process alone, whatever the environment says.
-    pub fn alone() -> Self {
-        let inner = Inner {
-            server: Server::Alone,
-            rank: 0,
-            size: 1,
-            appnum: 0,
-            spawned: false,
-            next: Mutex::new(0),
-            way: Way::Direct(Box::new(Alone::default())),
-            is_shared: false,
-            member: None,
-        };
-        Self {
-            inner: Arc::new(inner),
-        }
     }
 
     /// Whether MPI, which is in this process, uses the same way to its peers: the launcher's descriptor, or MPI is the
@@ -445,15 +257,6 @@ impl Process {
         self.inner.spawned
     }
 
-    /// Longest value of [`Process::put`] in bytes: at most 1023, with PMI-1 at most 600.
-    pub fn value_max(&self) -> usize {
-        let max = |connection: &Connection| connection.submit(|client| Ok(client.value_max()));
-        self.inner
-            .connection()
-            .and_then(|connection| max(connection).ok())
-            .unwrap_or(crate::wire::MAX_VALUE - 1)
-    }
-
     /// Makes a call at the server: the one or the other, as it is spoken to.
     fn either<C: Call>(
         &self,
@@ -476,135 +279,6 @@ impl Process {
             Way::Direct(calls) => calls.check_open(call).and_then(|()| direct(&**calls)),
         };
         outcome.map_err(|cause| self.inner.error(call, cause))
-    }
-
-    /// The job's id; with PMI-1 the name of its key-value space.
-    ///
-    /// # Errors
-    ///
-    /// This and all methods below: the connection fails, the server refuses, or the call cannot be
-    /// made, for example after [`Process::finalize`].
-    pub fn job_id(&self) -> Result<String, ProcessError> {
-        self.either("job_id", calls::JobId, |direct| direct.job_id())
-    }
-
-    /// An attribute of the job, such as `PMI_process_mapping` or `universeSize`; `None` if there is
-    /// no such.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`].
-    pub fn job_attr(&self, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
-        let own = |direct: &dyn Direct| direct.job_attr(key);
-        self.either("job_attr", calls::JobAttr(key), own)
-    }
-
-    /// Publishes a key to the processes of this node, at once. Not with PMI-1.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`].
-    pub fn put_node_attr(&self, key: &str, value: &[u8]) -> Result<(), ProcessError> {
-        let own = |direct: &dyn Direct| direct.put_node_attr(key, value);
-        self.either("put_node_attr", calls::PutNodeAttr(key, value), own)
-    }
-
-    /// A key that a process of this node publishes; `None` if nobody has. With `wait`, waits until
-    /// somebody does: for ever, if it is put on another node; where the server has no extensions,
-    /// other threads' calls wait, too. Not with PMI-1.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`].
-    pub fn node_attr(&self, key: &str, wait: bool) -> Result<Option<Vec<u8>>, ProcessError> {
-        let own = |direct: &dyn Direct| direct.node_attr(key, wait);
-        self.either("node_attr", calls::NodeAttr(key, wait), own)
-    }
-
-    /// Puts a pair, which becomes visible with the next fence. Keys have 1 to 63 bytes, values 1 to
-    /// [`Process::value_max`]; not all servers carry blanks, newlines, `;`, `\` and `=`, so binary
-    /// values must be encoded.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`]; a key or value that the server could not carry.
-    pub fn put(&self, key: &str, value: &[u8]) -> Result<(), ProcessError> {
-        let own = |direct: &dyn Direct| direct.put(key, value);
-        self.either("put", calls::Put(key, value), own)
-    }
-
-    /// The value of a key, if a fence has made one visible. Under shmrun it is read from shared
-    /// memory, and the agent is asked only if it is not there (see `SHMEM_PMI_STORE`).
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`]; the server is one of PMIx: then [`Process::get_of`] does.
-    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
-        self.get_visible(None, key)
-    }
-
-    /// The same, where it is known which PE has put it. A PMIx server finds keys by that only; if it
-    /// says that a PE of another node has not put the key, that may take half a minute.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`].
-    pub fn get_of(&self, owner: u32, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
-        self.get_visible(Some(owner), key)
-    }
-
-    fn get_visible(&self, owner: Option<u32>, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
-        if let Way::Shmrun { store, .. } = &self.inner.way
-            && let Some(value) = store.get_vec(key.as_bytes())
-        {
-            return Ok(Some(value));
-        }
-        let own = |direct: &dyn Direct| direct.get(owner, key);
-        self.either("get", calls::Get(key), own)
-    }
-
-    /// The value of a key from the PE that puts it, as soon as it has put it: without any fence
-    /// (direct exchange). Waits until then. Only under shmrun, at PMIx servers, and alone.
-    ///
-    /// Have only that PE put the key: once a fence has made it visible, it has one value in the job,
-    /// whoever put that.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`]; that PE ends without putting the key; or the server has no extensions:
-    /// then `put`, `fence` and [`Process::get`] do.
-    pub fn get_from(&self, owner: u32, key: &str) -> Result<Vec<u8>, ProcessError> {
-        let own = |direct: &dyn Direct| direct.get_from(owner, key);
-        self.either("get_from", calls::GetFrom(owner, key), own)
-    }
-
-    /// Publishes where a service is to be found, for other jobs.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::put`]; somebody else has published the name.
-    pub fn publish(&self, name: &str, port: &[u8]) -> Result<(), ProcessError> {
-        let own = |direct: &dyn Direct| direct.publish(name, port);
-        self.either("publish", calls::Publish(name, port), own)
-    }
-
-    /// Where a service is to be found.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::job_id`]; nobody has published the name.
-    pub fn lookup(&self, name: &str) -> Result<Vec<u8>, ProcessError> {
-        self.either("lookup", calls::Lookup(name), |direct| direct.lookup(name))
-    }
-
-    /// Takes a service name back.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::lookup`].
-    pub fn unpublish(&self, name: &str) -> Result<(), ProcessError> {
-        let own = |direct: &dyn Direct| direct.unpublish(name);
-        self.either("unpublish", calls::Unpublish(name), own)
     }
 
     /// Starts another job, and returns when it runs.

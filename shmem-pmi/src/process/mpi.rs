@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -25,11 +25,10 @@ use std::time::{Duration, Instant, SystemTime};
 use shmem_mpi::{Comm, Interface, Mpi, ReduceOp, State};
 use shmem_node::sys;
 
-use super::connect::share;
 use super::direct::{Direct, closed};
 use super::error::Cause;
 use super::keys;
-use super::request::Work;
+use super::work::Work;
 use crate::client::calls::Spawned;
 use crate::client::check_pair;
 use crate::io::ConnectionError;
@@ -143,7 +142,7 @@ pub(super) struct Calls {
     pairs: Mutex<Pairs>,
     finalized: AtomicBool,
     /// What MPI talks to its server by, to see whether that lives.
-    watched: Option<OwnedFd>,
+    pub(super) watched: Option<OwnedFd>,
 }
 
 #[derive(Default)]
@@ -164,8 +163,8 @@ impl fmt::Debug for Calls {
 }
 
 impl Calls {
-    /// Collective. MPI is initialised, and has a server at `fd`, if that is known.
-    pub(super) fn init(fd: Option<RawFd>) -> Result<(Self, u32, u32), Cause> {
+    /// Collective. MPI is initialised.
+    pub(super) fn init() -> Result<(Self, u32, u32), Cause> {
         let mpi = Mpi::in_process()?;
         let call = "MPI_Comm_dup";
         let mpi = mpi.ok_or(shmem_mpi::Error::NotInitialised { call })?;
@@ -182,8 +181,7 @@ impl Calls {
             node_of,
             pairs: Mutex::default(),
             finalized: AtomicBool::new(false),
-            // Only to be watched: nothing depends on it.
-            watched: fd.and_then(|fd| share(fd).ok()),
+            watched: None,
         };
         Ok((calls, rank, size))
     }
