@@ -4,12 +4,12 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::stream::{Invitation, OfQueuePair};
 use crate::queues::receive::RecvWqe;
 use crate::queues::send::{Done, Wqe};
 use crate::rc::requester::Requester;
 use crate::rc::responder::Responder;
 use crate::rc::share::Sent;
+use crate::rc::stream::QpStreams;
 use crate::rc::turns::Turns;
 use shmem_verbs::provider::Slots;
 use shmem_verbs::{Access, Psn, Qkey, QpInit, QpState, QpType, Qpn, RcDest, SrqNum, WcStatus};
@@ -42,7 +42,7 @@ pub(crate) struct RcService {
     /// It is in the list of those that a message came to since the HCA was polled.
     pub(crate) in_taken: bool,
     /// Made when there is to be a stream.
-    pub(crate) stream: Option<Box<OfQueuePair>>,
+    pub(crate) stream: Option<Box<QpStreams>>,
 }
 
 impl RcService {
@@ -50,7 +50,7 @@ impl RcService {
     fn deadline(&self) -> Option<u64> {
         let requests = self.requester.as_ref().and_then(Requester::deadline);
         let invitation = self.stream.as_ref().and_then(|of| of.invitation.as_ref());
-        let invites = invitation.and_then(Invitation::deadline);
+        let invites = invitation.and_then(|invitation| invitation.due_at);
         let held = self.turns.deadline();
         requests.into_iter().chain(invites).chain(held).min()
     }

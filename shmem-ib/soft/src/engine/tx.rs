@@ -149,7 +149,7 @@ impl<M: Memory> Engine<M> {
         let responder = rc.responder.as_mut()?;
         responder.set_ack(self.share.syndrome());
         let answers = rc.stream.as_ref().filter(|of| of.answers);
-        if let Some(id) = answers.and_then(|of| of.back()) {
+        if let Some(id) = answers.and_then(|of| of.back) {
             if responder.has_replies() {
                 self.streams.mark(id);
             }

@@ -9,19 +9,23 @@
 //! ones between would pay for a system call each.
 
 mod bytes;
+mod links;
 mod sockets;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use hashbrown::HashMap;
 use rustix::io::Errno;
 
-use super::hca::{Inner, SoftHca};
+pub(super) use links::Links;
+pub(super) use sockets::Epoll as StreamEpoll;
+pub(super) use sockets::How;
+
+use super::hca::{BYTES_PER_PUMP, Inner, SoftHca};
 use crate::stream::{StreamAction, StreamId};
 use bytes::{receive, send};
+use links::Link;
 use sockets::{Epoll, Happened};
 
 /// While streams have moved not longer ago than this, each pump looks at them; else one in so long a time.
@@ -30,52 +34,6 @@ const LOOK_NS: u64 = 10_000;
 /// Bytes received, and sent, before others get their turn.
 const BYTES_PER_TURN: usize = 1 << 20;
 const BYTES_OUT_PER_TURN: usize = 4 << 20;
-
-/// A connection.
-#[derive(Debug)]
-struct Link {
-    fd: OwnedFd,
-    /// It is not connected yet.
-    connecting: bool,
-    /// It takes nothing at present.
-    blocked: bool,
-    /// It may have something, and is in the list of those.
-    readable: bool,
-    /// It has an end, of which the kernel has told.
-    ends: bool,
-}
-
-/// The descriptors of an HCA's streams.
-#[derive(Debug, Default)]
-pub(super) struct Links {
-    listener: Option<OwnedFd>,
-    /// Somebody may wait there of whom the kernel does not tell again.
-    accept_due: bool,
-    links: HashMap<u32, Link>,
-    readable: VecDeque<StreamId>,
-    active_until: u64,
-    look_at: u64,
-}
-
-impl Links {
-    /// Whether there is anything to look at.
-    pub(super) fn any(&self) -> bool {
-        self.listener.is_some() || !self.links.is_empty()
-    }
-
-    /// Whether something has come that nobody has taken.
-    pub(super) fn pending(&self) -> bool {
-        !self.readable.is_empty()
-    }
-
-    fn mark_readable(&mut self, id: StreamId) {
-        if let Some(link) = self.links.get_mut(&id.0)
-            && !std::mem::replace(&mut link.readable, true)
-        {
-            self.readable.push_back(id);
-        }
-    }
-}
 
 impl SoftHca {
     /// What sleepers watch for streams.
@@ -226,14 +184,14 @@ impl SoftHca {
                     }
                 }
             }
-            self.transmit(inner, now, &mut { super::hca::BYTES_PER_PUMP });
+            self.transmit(inner, now, &mut { BYTES_PER_PUMP });
             // As with packets: whoever waits for completions looks at them first.
             if inner.engine.unpolled() > 0 {
                 break;
             }
         }
         if inner.engine.streams_wait() {
-            self.transmit(inner, now, &mut { super::hca::BYTES_PER_PUMP });
+            self.transmit(inner, now, &mut { BYTES_PER_PUMP });
         }
         busy
     }
@@ -310,18 +268,3 @@ impl SoftHca {
         }
     }
 }
-
-impl Link {
-    const fn new(fd: OwnedFd, connecting: bool) -> Self {
-        Self {
-            fd,
-            connecting,
-            blocked: false,
-            readable: false,
-            ends: false,
-        }
-    }
-}
-
-pub(super) use sockets::Epoll as StreamEpoll;
-pub(super) use sockets::How;

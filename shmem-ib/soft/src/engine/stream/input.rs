@@ -9,7 +9,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Role, StreamId, connection};
+use super::{Incoming, Role, StreamId, connection};
 use crate::engine::Engine;
 use crate::memory::mr::Memory;
 use crate::rc::requester::Requester;
@@ -18,26 +18,6 @@ use shmem_verbs::{Access, Pkey, QpState, Qpn};
 
 /// Bytes of the buffer: a frame whose payload goes through it, and more of short ones.
 const BUFFER: usize = 2 * STAGED_MAX as usize;
-
-/// What has come and not been executed.
-#[derive(Debug, Default)]
-pub(super) struct Inbox {
-    /// Empty until the first byte is expected.
-    buffer: Vec<u8>,
-    have: usize,
-    run: Option<Incoming>,
-}
-
-/// A run that is received where it belongs.
-#[derive(Clone, Copy, Debug)]
-struct Incoming {
-    frame: Frame,
-    /// Where the next byte belongs.
-    addr: u64,
-    left: usize,
-    key: u32,
-    need: Access,
-}
 
 /// Where the next bytes go: first so many to memory, then the others to the buffer.
 #[derive(Debug)]

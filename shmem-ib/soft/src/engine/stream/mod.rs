@@ -8,12 +8,14 @@
 //! * `opening`: invitation, hello, and how many there may be.
 //! * `output`: what goes out next, from the memory where it lies.
 //! * `input`: what has come, to the memory where it belongs.
+//! * `ends`: how streams end; datagrams go on.
 //!
-//! Pure, as the engine: the driver does what [`Engine::poll_stream_action`] says, and moves bytes between its sockets and
-//! [`Engine::stream_output`] and [`Engine::stream_room`].
+//! Pure, as the engine: the driver does what [`Engine::poll_stream_action`](crate::Engine::poll_stream_action) says, and moves bytes between its sockets and
+//! [`Engine::stream_output`](crate::Engine::stream_output) and [`Engine::stream_room`](crate::Engine::stream_room).
 
 #![forbid(unsafe_code)]
 
+mod ends;
 mod input;
 mod opening;
 mod output;
@@ -21,26 +23,22 @@ mod output;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-pub use input::Room;
-pub use output::{Output, Piece};
+use smallvec::SmallVec;
 
-use super::machine::Engine;
-use crate::memory::mr::Memory;
+pub use crate::rc::stream::StreamId;
+pub use input::Room;
+pub(crate) use opening::invite_header;
+pub use output::Output;
+
+use crate::memory::mr::MrTable;
 use crate::qp::{QueuePairs, RcService, Service};
 use crate::secrets::Secrets;
-use crate::wire::{Opcode, Packet, RUN_MAX, STAGED_MAX, Token};
-use input::Inbox;
-pub(crate) use opening::{Invitation, invite_header};
-use output::Outgoing;
+use crate::wire::{FRAME_HEAD_MAX, Frame, Header, RUN_MAX, STAGED_MAX};
 use shmem_verbs::provider::Slots;
-use shmem_verbs::{Psn, Qpn};
+use shmem_verbs::{Access, Psn, Qpn};
 
 /// Most streams of an HCA. Queue pairs beyond stay with datagrams.
 pub(crate) const STREAMS_MAX: usize = 256;
-
-/// A stream, as long as it is open.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StreamId(pub u32);
 
 /// How streams are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,11 +67,11 @@ impl StreamConfig {
 /// What the driver has to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamAction {
-    /// Listen at the address of this port, and say where ([`Engine::stream_listening`]).
+    /// Listen at the address of this port, and say where ([`Engine::stream_listening`](crate::Engine::stream_listening)).
     Listen,
     /// Listen no more.
     Unlisten,
-    /// Connect, and say when that is done ([`Engine::stream_connected`]).
+    /// Connect, and say when that is done ([`Engine::stream_connected`](crate::Engine::stream_connected)).
     Connect(StreamId, SocketAddr),
     /// Close it. It does not exist any more.
     Close(StreamId),
@@ -111,61 +109,10 @@ pub(crate) struct Streams {
     /// Those that may have something to send, in turn.
     ready: VecDeque<StreamId>,
     actions: VecDeque<StreamAction>,
-    listening: opening::Listening,
+    listening: Listening,
     /// The earliest time at which one is too late.
     until: Option<u64>,
     tokens: Secrets,
-}
-
-/// What a queue pair has to do with streams.
-#[derive(Debug, Default)]
-pub(crate) struct OfQueuePair {
-    /// By which its requester sends.
-    pub(crate) out: Option<StreamId>,
-    /// By which the peer's does.
-    back: Option<StreamId>,
-    /// What the peer said when it invited to that.
-    token: Option<Token>,
-    /// Which of the peer's invitations that was: what was recorded of an earlier one does nothing.
-    heard: u8,
-    /// Its requests came by it last, so that answers go by it.
-    pub(crate) answers: bool,
-    /// The first of these.
-    began: Psn,
-    pub(crate) invitation: Option<Invitation>,
-    /// Invitations so far.
-    invited: u8,
-}
-
-impl OfQueuePair {
-    /// By which the peer's requester sends.
-    pub(crate) const fn back(&self) -> Option<StreamId> {
-        self.back
-    }
-
-    /// The stream that the peer has left, if a request by a datagram is one that has come by it: what is still on the way by it
-    /// would only be executed in between.
-    pub(crate) fn left_for(&self, psn: Psn, expected: Psn) -> Option<StreamId> {
-        let again = psn.since(self.began) >= 0 && psn.since(expected) < 0;
-        self.back.filter(|_| self.answers && again)
-    }
-
-    /// A request has come by a datagram: so are answers to go, for the peer has left its stream, even if nobody has heard of that
-    /// here. Returns false if it is a late one of before the stream, when everything was acknowledged.
-    pub(crate) fn answer_by_datagrams(&mut self, psn: Psn) -> bool {
-        if self.answers && psn.since(self.began) < 0 {
-            return false;
-        }
-        self.answers = false;
-        true
-    }
-
-    /// A request has come by the stream: so are answers to go.
-    fn answer_by_stream(&mut self, psn: Psn) {
-        if !std::mem::replace(&mut self.answers, true) {
-            self.began = psn;
-        }
-    }
 }
 
 impl Streams {
@@ -177,7 +124,7 @@ impl Streams {
             strangers: 0,
             ready: VecDeque::new(),
             actions: VecDeque::new(),
-            listening: opening::Listening::default(),
+            listening: Listening::default(),
             until: None,
             tokens,
         }
@@ -254,147 +201,131 @@ impl Streams {
     }
 }
 
+/// What has come and not been executed.
+#[derive(Debug, Default)]
+struct Inbox {
+    /// Empty until the first byte is expected.
+    buffer: Vec<u8>,
+    have: usize,
+    run: Option<Incoming>,
+}
+
+/// A run that is received where it belongs.
+#[derive(Clone, Copy, Debug)]
+struct Incoming {
+    frame: Frame,
+    /// Where the next byte belongs.
+    addr: u64,
+    left: usize,
+    key: u32,
+    need: Access,
+}
+
+/// Memory that is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// First byte, in registered memory.
+    pub addr: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    piece: Piece,
+    key: u32,
+    need: Access,
+}
+
+/// What has been made and not sent.
+#[derive(Debug, Default)]
+struct Outgoing {
+    head: Vec<u8>,
+    /// How much of it was sent.
+    sent: usize,
+    sources: SmallVec<[Source; 2]>,
+    /// The number of the frame that `sources` belong to.
+    psn: Psn,
+}
+
+impl Outgoing {
+    fn is_empty(&self) -> bool {
+        self.sent == self.head.len() && self.sources.is_empty()
+    }
+
+    /// Appends bytes.
+    fn say(&mut self, bytes: &[u8]) {
+        self.head.extend_from_slice(bytes);
+    }
+
+    /// Appends the head of a frame.
+    fn begin(&mut self, header: Header, len: u32) {
+        let mut head = [0; FRAME_HEAD_MAX];
+        let n = Frame { header, len }.encode(&mut head);
+        self.say(&head[..n]);
+    }
+
+    /// Appends so many bytes that `fill` writes.
+    fn copy<E>(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let at = self.head.len();
+        self.head.resize(at + len, 0);
+        fill(&mut self.head[at..])
+    }
+
+    fn advance(&mut self, mut sent: usize) {
+        let of_head = sent.min(self.head.len() - self.sent);
+        self.sent += of_head;
+        sent -= of_head;
+        while sent > 0
+            && let Some(first) = self.sources.first_mut()
+        {
+            let piece = &mut first.piece;
+            let here = sent.min(piece.len);
+            piece.addr += here as u64;
+            piece.len -= here;
+            sent -= here;
+            if piece.len == 0 {
+                self.sources.remove(0);
+            }
+        }
+        if self.is_empty() {
+            self.head.clear();
+            self.sent = 0;
+        }
+    }
+
+    fn covered(&self, mrs: &MrTable) -> bool {
+        let covered = |s: &Source| mrs.covers(s.key, s.piece.addr, s.piece.len as u64, s.need);
+        self.sources.iter().all(covered)
+    }
+}
+
+/// Whether somebody can connect.
+#[derive(Debug, Default)]
+struct Listening {
+    port: Port,
+    /// Queue pairs that have invited.
+    invitations: usize,
+    /// Those that wait for the port.
+    waiting: Vec<Qpn>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Port {
+    #[default]
+    Closed,
+    Asked,
+    Open(u16),
+}
+
 /// The connection of a queue pair.
 fn connection(qps: &mut QueuePairs, qpn: Qpn) -> Option<&mut RcService> {
     match &mut qps.get_mut(qpn.0)?.service {
         Service::Rc(rc) => Some(rc),
         Service::Ud(_) => None,
-    }
-}
-
-impl<M: Memory> Engine<M> {
-    /// Has long messages go by streams, for which the driver has sockets; not where peers are devices of other makes. To be called
-    /// before queue pairs are made.
-    pub fn set_streams(&mut self, config: StreamConfig) {
-        self.streams.config = Some(StreamConfig {
-            run: config.run.min(RUN_MAX),
-            ..config
-        });
-    }
-
-    /// What the driver has to do next.
-    pub fn poll_stream_action(&mut self) -> Option<StreamAction> {
-        self.streams.actions.pop_front()
-    }
-
-    /// Whether [`Engine::poll_stream_action`] or [`Engine::next_stream`] has something.
-    pub fn streams_wait(&self) -> bool {
-        !self.streams.actions.is_empty() || !self.streams.ready.is_empty()
-    }
-
-    /// How many streams there are.
-    pub const fn stream_count(&self) -> usize {
-        self.streams.count + self.streams.strangers
-    }
-
-    /// The next stream with something to send. Who cannot send all of it says so with [`Engine::stream_unblocked`].
-    pub fn next_stream(&mut self) -> Option<StreamId> {
-        loop {
-            let id = self.streams.ready.pop_front()?;
-            if let Some(stream) = self.streams.get(id) {
-                stream.in_ready = false;
-                return Some(id);
-            }
-        }
-    }
-
-    /// There is more to send by this stream, as soon as it takes it.
-    pub fn stream_unblocked(&mut self, id: StreamId) {
-        self.streams.mark(id);
-    }
-
-    /// A stream has ended, or says what it must not.
-    pub fn stream_broke(&mut self, id: StreamId) {
-        if let Some(role) = self.streams.remove(id) {
-            self.stream_ended(id, role);
-        }
-    }
-
-    /// What follows from the end of a stream: its queue pair goes on with datagrams.
-    fn stream_ended(&mut self, id: StreamId, role: Role) {
-        self.streams.find_until();
-        let qpn = match role {
-            Role::Stranger { .. } => return,
-            Role::Inviter { qpn } | Role::Invited { qpn, .. } => qpn,
-        };
-        let Some(rc) = connection(&mut self.qps, qpn) else {
-            return;
-        };
-        let Some(of) = &mut rc.stream else { return };
-        if of.out == Some(id) {
-            of.out = None;
-            if let Some(requester) = &mut rc.requester {
-                requester.stream_broke();
-            }
-        }
-        if of.back == Some(id) {
-            (of.back, of.token, of.answers) = (None, None, false);
-        }
-        self.mark_ready(qpn);
-        self.queue_timer(qpn);
-    }
-
-    /// Ends the stream that the requester of a queue pair has left by itself.
-    pub(crate) fn end_left_stream(&mut self, qpn: Qpn) {
-        let Some(rc) = connection(&mut self.qps, qpn) else {
-            return;
-        };
-        let (Some(requester), Some(of)) = (&mut rc.requester, &mut rc.stream) else {
-            return;
-        };
-        if requester.has_left_stream()
-            && let Some(id) = of.out
-        {
-            self.stream_broke(id);
-        }
-    }
-
-    /// An answer has come by a datagram to who sends by a stream: the peer has left that. Nothing may come by both, since
-    /// what is received where it belongs would be late.
-    pub(crate) fn leave_stream_for(&mut self, packet: &Packet<'_>) {
-        let qpn = packet.bth.dest_qp;
-        let Some(rc) = connection(&mut self.qps, qpn) else {
-            return;
-        };
-        let (Some(requester), Some(of)) = (&rc.requester, &rc.stream) else {
-            return;
-        };
-        let data = packet.bth.opcode != Opcode::Ack;
-        if data
-            && requester.is_by_stream()
-            && requester.concerns(packet.bth.psn)
-            && let Some(id) = of.out
-        {
-            self.stream_broke(id);
-        }
-    }
-
-    /// A request that came by a datagram was executed: what a stream still brings is too late.
-    pub(crate) fn end_run_under_way(&mut self, qpn: Qpn) {
-        if let Some(id) = self.run_under_way(qpn) {
-            self.stream_broke(id);
-        }
-    }
-
-    /// Ends what has taken too long.
-    pub(crate) fn streams_timeout(&mut self, now: u64) -> bool {
-        if self.streams.until.is_none_or(|until| now < until) {
-            return false;
-        }
-        let late = |(id, stream): (u32, &mut Box<Stream>)| {
-            let late = stream.until.is_some_and(|until| until <= now);
-            late.then_some(StreamId(id))
-        };
-        let ids: Vec<_> = self
-            .streams
-            .table
-            .iter_numbered()
-            .filter_map(late)
-            .collect();
-        for id in ids {
-            self.stream_broke(id);
-        }
-        self.streams.find_until();
-        true
     }
 }

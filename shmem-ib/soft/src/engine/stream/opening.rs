@@ -20,11 +20,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{OfQueuePair, Role, STREAMS_MAX, StreamAction, StreamId, Streams, connection};
+use super::{Port, Role, STREAMS_MAX, StreamAction, StreamId, Streams, connection};
 use crate::engine::Engine;
 use crate::memory::mr::Memory;
 use crate::proof::Way;
 use crate::qp::{Qp, RcService, Service};
+use crate::rc::stream::{Invitation, QpStreams};
 use crate::wire::{
     Bth, Ext, HELLO_LEN, Header, Hello, INVITE_LEN, Invite, Mac, Opcode, Packet, Token, same,
 };
@@ -40,41 +41,6 @@ const ATTEMPTS: u8 = 4;
 const HELLO_NS: u64 = 5_000_000_000;
 /// Most connections of which nobody knows yet whose they are, beside one for each invitation.
 const STRANGERS_MAX: usize = 16;
-
-/// Whether somebody can connect.
-#[derive(Debug, Default)]
-pub(super) struct Listening {
-    state: State,
-    /// Queue pairs that have invited.
-    invitations: usize,
-    /// Those that wait for the port.
-    waiting: Vec<Qpn>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum State {
-    #[default]
-    Closed,
-    Asked,
-    Open(u16),
-}
-
-/// An invitation that nobody has accepted yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Invitation {
-    token: Token,
-    /// How often it was sent.
-    sent: u8,
-    /// When it is sent again, or ends; `None`: to be sent at once.
-    due_at: Option<u64>,
-}
-
-impl Invitation {
-    /// When somebody has to look after it.
-    pub(crate) const fn deadline(&self) -> Option<u64> {
-        self.due_at
-    }
-}
 
 /// Whether a queue pair can have streams.
 fn can_have(qp: &Qp, rc: &RcService) -> bool {
@@ -92,11 +58,11 @@ impl Streams {
     }
 
     /// Nobody is invited by this queue pair any more.
-    pub(super) fn end_invitation(&mut self, of: &mut OfQueuePair) {
+    pub(super) fn end_invitation(&mut self, of: &mut QpStreams) {
         if of.invitation.take().is_some() {
             self.listening.invitations -= 1;
-            if self.listening.invitations == 0 && self.listening.state != State::Closed {
-                self.listening.state = State::Closed;
+            if self.listening.invitations == 0 && self.listening.port != Port::Closed {
+                self.listening.port = Port::Closed;
                 self.actions.push_back(StreamAction::Unlisten);
             }
         }
@@ -106,10 +72,10 @@ impl Streams {
     pub(crate) fn invite_due(
         &mut self,
         now: u64,
-        of: &mut OfQueuePair,
+        of: &mut QpStreams,
         mac: impl FnOnce(&[u8]) -> Mac,
     ) -> Option<[u8; INVITE_LEN]> {
-        let State::Open(port) = self.listening.state else {
+        let Port::Open(port) = self.listening.port else {
             return None;
         };
         let invitation = of.invitation.as_mut().filter(|i| i.due_at.is_none())?;
@@ -157,25 +123,25 @@ impl<M: Memory> Engine<M> {
         });
         let listening = &mut streams.listening;
         listening.invitations += 1;
-        match listening.state {
-            State::Closed => {
-                listening.state = State::Asked;
+        match listening.port {
+            Port::Closed => {
+                listening.port = Port::Asked;
                 listening.waiting.push(qpn);
                 streams.actions.push_back(StreamAction::Listen);
             }
-            State::Asked => listening.waiting.push(qpn),
-            State::Open(_) => self.mark_ready(qpn),
+            Port::Asked => listening.waiting.push(qpn),
+            Port::Open(_) => self.mark_ready(qpn),
         }
     }
 
     /// The driver listens at this TCP port; or there is none for it, and nobody is invited.
     pub fn stream_listening(&mut self, port: Option<u16>) {
         let waiting = std::mem::take(&mut self.streams.listening.waiting);
-        if self.streams.listening.state != State::Asked {
+        if self.streams.listening.port != Port::Asked {
             return;
         }
         if let Some(port) = port {
-            self.streams.listening.state = State::Open(port);
+            self.streams.listening.port = Port::Open(port);
         }
         for qpn in waiting {
             match port {
@@ -299,7 +265,7 @@ impl<M: Memory> Engine<M> {
     /// Somebody has connected. `None`: it is to be closed.
     pub fn stream_accepted(&mut self, now: u64, from: IpAddr) -> Option<StreamId> {
         let listening = &self.streams.listening;
-        let wanted = matches!(listening.state, State::Open(_));
+        let wanted = matches!(listening.port, Port::Open(_));
         if !wanted || self.streams.strangers >= STRANGERS_MAX + listening.invitations {
             return None;
         }

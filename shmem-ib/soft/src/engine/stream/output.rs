@@ -7,27 +7,18 @@
 
 use smallvec::SmallVec;
 
-use super::{Role, StreamId, connection};
+use super::{Piece, Role, Source, StreamId, connection};
 use crate::engine::Engine;
-use crate::memory::mr::{Memory, MrTable};
+use crate::memory::mr::Memory;
 use crate::memory::sge;
 use crate::queues::send::Payload;
-use crate::wire::{Bth, FRAME_HEAD_MAX, Frame, Header};
-use shmem_verbs::{Access, Psn, Qpn, Rkey, WcStatus};
+use crate::wire::{Bth, Header};
+use shmem_verbs::{Access, Qpn, Rkey, WcStatus};
 
 /// Longest payload that is copied behind its head instead of being sent from where it lies.
 const COPIED_MAX: usize = 1024;
 /// With so many bytes of short frames a system call is worth its time.
 const ENOUGH: usize = 4096;
-
-/// Memory that is sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Piece {
-    /// First byte, in registered memory.
-    pub addr: u64,
-    /// Bytes.
-    pub len: usize,
-}
 
 /// What is to be sent next: the buffer, then the pieces.
 #[derive(Debug)]
@@ -36,80 +27,6 @@ pub struct Output<'a> {
     pub head: &'a [u8],
     /// From memory. It is valid until a registration ends.
     pub pieces: SmallVec<[Piece; 4]>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Source {
-    piece: Piece,
-    key: u32,
-    need: Access,
-}
-
-/// What has been made and not sent.
-#[derive(Debug, Default)]
-pub(super) struct Outgoing {
-    head: Vec<u8>,
-    /// How much of it was sent.
-    sent: usize,
-    sources: SmallVec<[Source; 2]>,
-    /// The number of the frame that `sources` belong to.
-    psn: Psn,
-}
-
-impl Outgoing {
-    fn is_empty(&self) -> bool {
-        self.sent == self.head.len() && self.sources.is_empty()
-    }
-
-    /// Appends bytes.
-    pub(super) fn say(&mut self, bytes: &[u8]) {
-        self.head.extend_from_slice(bytes);
-    }
-
-    /// Appends the head of a frame.
-    fn begin(&mut self, header: Header, len: u32) {
-        let mut head = [0; FRAME_HEAD_MAX];
-        let n = Frame { header, len }.encode(&mut head);
-        self.say(&head[..n]);
-    }
-
-    /// Appends so many bytes that `fill` writes.
-    fn copy<E>(
-        &mut self,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let at = self.head.len();
-        self.head.resize(at + len, 0);
-        fill(&mut self.head[at..])
-    }
-
-    fn advance(&mut self, mut sent: usize) {
-        let of_head = sent.min(self.head.len() - self.sent);
-        self.sent += of_head;
-        sent -= of_head;
-        while sent > 0
-            && let Some(first) = self.sources.first_mut()
-        {
-            let piece = &mut first.piece;
-            let here = sent.min(piece.len);
-            piece.addr += here as u64;
-            piece.len -= here;
-            sent -= here;
-            if piece.len == 0 {
-                self.sources.remove(0);
-            }
-        }
-        if self.is_empty() {
-            self.head.clear();
-            self.sent = 0;
-        }
-    }
-
-    fn covered(&self, mrs: &MrTable) -> bool {
-        let covered = |s: &Source| mrs.covers(s.key, s.piece.addr, s.piece.len as u64, s.need);
-        self.sources.iter().all(covered)
-    }
 }
 
 impl<M: Memory> Engine<M> {
