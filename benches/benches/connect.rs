@@ -20,7 +20,7 @@ use shmem_ib::connect::message::{MAX_LEN, Memory, Segment};
 use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{Mtu, Qpn};
-use shmem_ib_kit::job::{Book, Plain};
+use shmem_ib_kit::job::{AddressTable, Plain};
 
 /// Puts of a stream.
 const STREAM: u64 = 64;
@@ -120,11 +120,11 @@ fn endpoint(pe: u32, memory: &mut [u64]) -> Arc<Endpoint<SoftHca>> {
 fn pair(memory: &mut [Vec<u64>; 2]) -> [Arc<Endpoint<SoftHca>>; 2] {
     let [first, second] = memory;
     let pair = [endpoint(0, first), endpoint(1, second)];
-    let book = Arc::new(Book::default());
+    let table = Arc::new(AddressTable::default());
     let addresses = pair.each_ref().map(|e| Some(Lookup::Ready(e.ud_address())));
-    *book.0.lock().expect("no panic") = addresses.to_vec();
+    *table.0.lock().expect("no panic") = addresses.to_vec();
     for endpoint in &pair {
-        endpoint.set_directory(Arc::clone(&book) as _);
+        endpoint.set_directory(Arc::clone(&table) as _);
     }
     pair
 }

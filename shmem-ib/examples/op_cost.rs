@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use shmem_ib::connect::endpoint::{Endpoint, EndpointConfig, Lookup, Source};
 use shmem_ib::soft::{SoftConfig, SoftHca};
-use shmem_ib_kit::job::{Book, Plain};
+use shmem_ib_kit::job::{AddressTable, Plain};
 
 fn open(pe: u32, memory: &mut [u64], signal_every: u32) -> Arc<Endpoint<SoftHca>> {
     let hca = SoftHca::open(&SoftConfig::loopback(pe.into())).expect("the loopback is there");
@@ -100,11 +100,11 @@ fn main() {
         open(0, &mut memory[0], every),
         open(1, &mut memory[1], every),
     ];
-    let book = Arc::new(Book::default());
+    let table = Arc::new(AddressTable::default());
     let addresses = [&a, &b].map(|e| Some(Lookup::Ready(e.ud_address())));
-    *book.0.lock().expect("no panic") = addresses.to_vec();
+    *table.0.lock().expect("no panic") = addresses.to_vec();
     for endpoint in [&a, &b] {
-        endpoint.set_directory(Arc::clone(&book) as _);
+        endpoint.set_directory(Arc::clone(&table) as _);
     }
     std::thread::scope(|scope| {
         let connecting = scope.spawn(|| a.connect_all([1].into_iter()));

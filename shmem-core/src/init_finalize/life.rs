@@ -31,7 +31,7 @@ use crate::fault;
 use crate::heap::allocator::Allocator;
 use crate::naps::{LAST_NAP, cores};
 use crate::network::{Adapter, Network};
-use crate::pmi::Book;
+use crate::pmi::PeAddresses;
 use crate::runtime::{
     Neighbours, Nodes, Ranges, Runtime, ThreadLevel, Threads, WaitPolicy, install, uninstall,
 };
@@ -179,9 +179,9 @@ fn open_network(
 ) -> Result<Option<Network>, Error> {
     let Attached { local, node, .. } = *attached;
     let (block, life) = (node.pe_block(local), past.lives + 1);
-    let book = attached.pmi.book(&node, life);
+    let addresses = attached.pmi.addresses(&node, life);
     let made = match node.n_nodes() > 1 {
-        true => connect(attached, settings, past, again, book.clone(), statics)?,
+        true => connect(attached, settings, past, again, addresses.clone(), statics)?,
         false => None,
     };
     let network = made.as_ref().or(again.and_then(|rt| rt.network.as_ref()));
@@ -189,7 +189,7 @@ fn open_network(
     if let Some(network) = network {
         let (here, checks) = ((&node, local), compares(settings));
         let pmi = &attached.pmi;
-        pmi.publish(here, life, &book, &network.endpoint, checks)?;
+        pmi.publish(here, life, &addresses, &network.endpoint, checks)?;
     }
     steps.step(Routine::InitGather, Stat::GatherWall, Stat::GatherCpu);
     if let Some(network) = network {
@@ -268,7 +268,7 @@ fn connect(
     settings: &Settings,
     past: &Past,
     again: Option<&Runtime>,
-    book: Book,
+    addresses: PeAddresses,
     statics: usize,
 ) -> Result<Option<Network>, Error> {
     let adapter = match ADAPTER.get() {
@@ -283,7 +283,7 @@ fn connect(
     }
     let identity = attached.pmi.identity(&attached.node);
     if let Some(network) = again.and_then(|rt| rt.network.as_ref()) {
-        network.reopen(settings, adapter, book, identity)?;
+        network.reopen(settings, adapter, addresses, identity)?;
         return Ok(None);
     }
     let xrc = attached.xrc.as_ref().map(OwnedFd::try_clone).transpose();
@@ -291,7 +291,7 @@ fn connect(
         what: "duplicate the descriptor of the XRC domain",
         source,
     })?;
-    Network::open(settings, adapter, xrc, book, identity, statics).map(Some)
+    Network::open(settings, adapter, xrc, addresses, identity, statics).map(Some)
 }
 
 /// All PEs of other nodes. First comes, of each node, the one at the position that this PE has on its

@@ -10,13 +10,13 @@ use shmem_node::layout::{AGREED_ALIGN, INTERNAL_SIZE};
 use shmem_node::segment::NodeView;
 
 use crate::naps::{LAST_NAP, driven_mpi};
-use crate::pmi::{Book, Found, heap_start};
+use crate::pmi::{Found, PeAddresses, heap_start};
 use crate::wait_report::{WaitReport, address_of};
 
 /// Where PEs are, and whether they can be reached from here.
 pub(super) struct AddressTable {
     pub(super) view: NodeView,
-    pub(super) book: Book,
+    pub(super) addresses: PeAddresses,
     /// Of this PE's device.
     pub(super) fabric: Fabric,
     /// Its partition.
@@ -102,7 +102,7 @@ impl AddressTable {
     pub(super) fn statics(&self, pe: u32, local: usize) -> Option<u32> {
         let mut report = None;
         loop {
-            match self.book.find(pe) {
+            match self.addresses.find(pe) {
                 Found::Pending => {
                     report.get_or_insert_with(|| {
                         WaitReport::begin(self.view.pe_block(local), address_of(pe))
@@ -118,7 +118,7 @@ impl AddressTable {
 
 impl Directory for AddressTable {
     fn lookup(&self, pe: u32) -> Lookup {
-        match self.book.find(pe) {
+        match self.addresses.find(pe) {
             Found::Pending => Lookup::Pending,
             Found::Address(peer) => match self.check(peer) {
                 Ok(peer) => Lookup::Ready(peer.ud),
@@ -133,9 +133,9 @@ impl Directory for AddressTable {
         match driven_mpi() {
             Some(mpi) => {
                 mpi.progress();
-                self.book.wait(max.min(LAST_NAP));
+                self.addresses.wait(max.min(LAST_NAP));
             }
-            None => self.book.wait(max),
+            None => self.addresses.wait(max),
         }
     }
 

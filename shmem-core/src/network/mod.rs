@@ -40,7 +40,7 @@ pub(crate) use self::stream::{Operations, Stream};
 use crate::attach::compares;
 use crate::error::Error;
 use crate::fault;
-use crate::pmi::{Book, Identity, short_layout};
+use crate::pmi::{Identity, PeAddresses, short_layout};
 use crate::recording::watch_connections;
 use crate::wait_report::EndpointWaits;
 
@@ -89,13 +89,13 @@ pub(crate) fn remember_absence(view: &NodeView) {
 }
 
 impl Network {
-    /// Opens the UD endpoint. Nothing is sent. `book` is where the addresses of the others will be;
+    /// Opens the UD endpoint. Nothing is sent. `addresses` has those of the other PEs as they come;
     /// without an `identity` the job's comes with them. So many bytes of static data lie in this PE's segment.
     pub(crate) fn open(
         settings: &Settings,
         adapter: &'static Adapter,
         xrc: Option<OwnedFd>,
-        book: Book,
+        addresses: PeAddresses,
         identity: Option<Identity>,
         statics: usize,
     ) -> Result<Self, Error> {
@@ -132,7 +132,7 @@ impl Network {
             directory: Mutex::default(),
             layouts: Layouts::of(view.node_of().len()),
         };
-        network.begin_life(settings, adapter, book);
+        network.begin_life(settings, adapter, addresses);
         Ok(network)
     }
 
@@ -142,7 +142,7 @@ impl Network {
         &self,
         settings: &Settings,
         adapter: &Adapter,
-        book: Book,
+        addresses: PeAddresses,
         identity: Option<Identity>,
     ) -> Result<(), Error> {
         let reopened = self.endpoint.reopen(adapter.lives_before(), random()?);
@@ -153,15 +153,15 @@ impl Network {
         }
         self.registrar.forget();
         self.branches.begin_life();
-        self.begin_life(settings, adapter, book);
+        self.begin_life(settings, adapter, addresses);
         Ok(())
     }
 
     /// Gives the endpoint the addresses of the others, and what to call when they have written.
-    fn begin_life(&self, settings: &Settings, adapter: &Adapter, book: Book) {
+    fn begin_life(&self, settings: &Settings, adapter: &Adapter, addresses: PeAddresses) {
         let directory = Arc::new(AddressTable {
             view: adapter.view,
-            book,
+            addresses,
             fabric: adapter.device.fabric(),
             pkey: adapter.device.port().lane.pkey,
             why: adapter.why.clone(),

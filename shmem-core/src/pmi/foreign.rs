@@ -146,8 +146,8 @@ impl Foreign {
         self.identity.get().copied()
     }
 
-    pub(super) fn book(self: &Arc<Self>, life: u32) -> Arc<KvsBook> {
-        Arc::new(KvsBook {
+    pub(super) fn addresses(self: &Arc<Self>, life: u32) -> Arc<KvsAddresses> {
+        Arc::new(KvsAddresses {
             foreign: Arc::clone(self),
             life,
             exchange: Mutex::new(Exchange::UnderWay),
@@ -253,14 +253,14 @@ enum Exchange {
 }
 
 /// The addresses of one life.
-pub(crate) struct KvsBook {
+pub(crate) struct KvsAddresses {
     foreign: Arc<Foreign>,
     life: u32,
     exchange: Mutex<Exchange>,
     over: Condvar,
 }
 
-impl KvsBook {
+impl KvsAddresses {
     fn key(&self, pe: u32) -> String {
         format!("shmem-{}-{pe}", self.life)
     }
@@ -300,18 +300,18 @@ impl KvsBook {
         if process.is_shared() {
             return self.finish_now(fence, endpoint);
         }
-        let (book, endpoint) = (Arc::clone(self), Arc::clone(endpoint));
+        let (this, endpoint) = (Arc::clone(self), Arc::clone(endpoint));
         sys::spawn_thread(STACK, move || {
             let ended = fence.wait().map_err(|e| e.to_string());
-            let learned = ended.and_then(|()| book.foreign.learn_identity());
-            *book.state() = match learned {
+            let learned = ended.and_then(|()| this.foreign.learn_identity());
+            *this.state() = match learned {
                 Ok((id, key)) => {
                     endpoint.set_identity(id, key);
                     Exchange::Done
                 }
                 Err(why) => Exchange::Failed(format!("the exchange over PMI failed: {why}")),
             };
-            book.over.notify_all();
+            this.over.notify_all();
         })
         .map_err(|source| Error::Os {
             what: "start the thread that waits for PMI",

@@ -2,12 +2,12 @@
 //!
 //! Under `shmrun` the launch agents exchange the addresses ([`agent_client`]); under other launchers the
 //! key-value space of their PMI server does ([`foreign`]). Either way init goes on at once, and the
-//! [`Book`] tells a peer's address when it is needed. A PE of a job with one node has nothing to tell.
+//! [`PeAddresses`] tells a peer's address when it is needed. A PE of a job with one node has nothing to tell.
 
 mod agent_client;
-mod book;
 mod foreign;
 mod found;
+mod pe_addresses;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,9 +22,9 @@ use shmem_node::segment::NodeView;
 use shmem_pmi::id::UniqueId;
 
 use self::agent_client::AgentClient;
-pub(crate) use self::book::Book;
 pub(crate) use self::foreign::{Foreign, give_up};
 pub(crate) use self::found::{Found, Identity};
+pub(crate) use self::pe_addresses::PeAddresses;
 use crate::error::Error;
 
 /// The way to the process manager.
@@ -78,13 +78,13 @@ impl Pmi {
     }
 
     /// The addresses of all PEs in their `life`th life, counted from 1, as they come in.
-    pub(crate) fn book(&self, view: &NodeView, life: u32) -> Book {
+    pub(crate) fn addresses(&self, view: &NodeView, life: u32) -> PeAddresses {
         match self {
-            Self::Alone | Self::Agent(_) => Book::Gather {
+            Self::Alone | Self::Agent(_) => PeAddresses::Gather {
                 view: Box::new(*view),
                 request: life - 1,
             },
-            Self::Foreign(foreign) => Book::Kvs(foreign.book(life)),
+            Self::Foreign(foreign) => PeAddresses::Kvs(foreign.addresses(life)),
         }
     }
 
@@ -93,7 +93,7 @@ impl Pmi {
         &self,
         (view, local): (&NodeView, usize),
         life: u32,
-        book: &Book,
+        addresses: &PeAddresses,
         endpoint: &Arc<Endpoint<Device>>,
         checks: bool,
     ) -> Result<(), Error> {
@@ -106,12 +106,14 @@ impl Pmi {
             ..endpoint.published()
         };
         let address: [u8; Published::LEN] = published.to_bytes();
-        match (self, book) {
+        match (self, addresses) {
             (Self::Agent(agent), _) => match view.leave_address(local, life, &address) {
                 Some(all) => agent.hand_over(&all),
                 None => Ok(()),
             },
-            (Self::Foreign(_), Book::Kvs(book)) => book.exchange(&address, endpoint),
+            (Self::Foreign(_), PeAddresses::Kvs(addresses)) => {
+                addresses.exchange(&address, endpoint)
+            }
             _ => Ok(()),
         }
     }

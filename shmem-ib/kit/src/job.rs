@@ -38,17 +38,17 @@ pub struct Job<H: Hca = SoftHca> {
     /// The PEs, in order.
     pub pes: Vec<Pe<H>>,
     /// Their addresses.
-    pub book: Arc<Book>,
+    pub table: Arc<AddressTable>,
 }
 
 /// The addresses of a job, which a test may change.
 #[derive(Default)]
-pub struct Book(
+pub struct AddressTable(
     /// By PE; what is not there is pending.
     pub Mutex<Vec<Option<Lookup>>>,
 );
 
-impl Directory for Book {
+impl Directory for AddressTable {
     fn lookup(&self, pe: u32) -> Lookup {
         let entries = self.0.lock().unwrap();
         entries
@@ -103,9 +103,9 @@ impl Job {
         })
     }
 
-    /// What the book says of a PE from now on.
+    /// What the table says of a PE from now on.
     pub fn set_address(&self, pe: u32, lookup: Lookup) {
-        self.book.0.lock().unwrap()[pe as usize] = Some(lookup);
+        self.table.0.lock().unwrap()[pe as usize] = Some(lookup);
     }
 
     /// Where a PE is.
@@ -122,13 +122,13 @@ impl<H: Hca> Job<H> {
 
     // `on`, compiled once for all tests.
     fn opened(n: u32, open: &dyn Fn(u32, &mut EndpointConfig) -> H) -> Self {
-        let book = Arc::new(Book::default());
-        let pes: Vec<Pe<H>> = (0..n).map(|i| Pe::new(i, n, &book, open)).collect();
+        let table = Arc::new(AddressTable::default());
+        let pes: Vec<Pe<H>> = (0..n).map(|i| Pe::new(i, n, &table, open)).collect();
         let addresses = pes
             .iter()
             .map(|pe| Some(Lookup::Ready(pe.endpoint.ud_address())));
-        *book.0.lock().unwrap() = addresses.collect();
-        Self { pes, book }
+        *table.0.lock().unwrap() = addresses.collect();
+        Self { pes, table }
     }
 
     /// Runs `body` for every PE, each in a thread of its own.
@@ -150,7 +150,7 @@ impl<H: Hca> Pe<H> {
     fn new(
         number: u32,
         n_pes: u32,
-        book: &Arc<Book>,
+        table: &Arc<AddressTable>,
         open: &dyn Fn(u32, &mut EndpointConfig) -> H,
     ) -> Self {
         let mut config = EndpointConfig {
@@ -165,7 +165,7 @@ impl<H: Hca> Pe<H> {
         };
         let hca = Arc::new(open(number, &mut config));
         let endpoint = Endpoint::new(Arc::clone(&hca), config).unwrap();
-        endpoint.set_directory(Arc::clone(book) as Arc<dyn Directory>);
+        endpoint.set_directory(Arc::clone(table) as Arc<dyn Directory>);
         let stop = Arc::new(AtomicBool::new(false));
         let progress = serve(&endpoint, &stop, TURN);
         let segment = Arc::new((0..WORDS).map(|_| AtomicU64::new(0)).collect());

@@ -325,7 +325,7 @@ fn branches_live_again() {
             pe.endpoint
                 .reopen(life as u32, life + u64::from(pe.number))
                 .unwrap();
-            pe.endpoint.set_directory(job.book.clone());
+            pe.endpoint.set_directory(job.table.clone());
         }
         for pe in 0..2 {
             job.set_address(

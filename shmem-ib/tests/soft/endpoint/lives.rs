@@ -7,7 +7,7 @@ use shmem_ib::connect::endpoint::{Atomics, Endpoint, EndpointConfig, Lookup, Sou
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{Hca, QpInit, QpType, SrqInit, SrqKind};
 
-use shmem_ib_kit::job::{Book, Job, Plain};
+use shmem_ib_kit::job::{AddressTable, Job, Plain};
 
 /// A message that was recorded in one life of a job is sent again in the next, to a PE that has not
 /// heard its peer yet. It opens nothing, and the peer itself is not kept out by it.
@@ -65,7 +65,7 @@ fn a_call_does_not_go_on_in_the_next_life() {
     other.reopen(1, 78).unwrap();
     for pe in &job.pes {
         pe.register();
-        pe.endpoint.set_directory(Arc::clone(&job.book) as Arc<_>);
+        pe.endpoint.set_directory(Arc::clone(&job.table) as Arc<_>);
     }
     job.set_address(1, Lookup::Ready(job.address(1)));
     pe.put_word(1, 8, 3);
@@ -113,12 +113,12 @@ fn endpoints_leave_nothing_on_their_hca() {
                 }
             }
             let address = |pe: &Arc<Endpoint<_>>| Some(Lookup::Ready(pe.ud_address()));
-            let book = Arc::new(Book::default());
-            *book.0.lock().unwrap() = pes.iter().map(address).collect();
+            let table = Arc::new(AddressTable::default());
+            *table.0.lock().unwrap() = pes.iter().map(address).collect();
             for (pe, segment) in pes.iter().zip(&mut segments) {
                 // SAFETY: the segments outlive the endpoints, and are looked at when they are closed.
                 unsafe { pe.register(segment.as_mut_ptr().cast(), 512).unwrap() };
-                pe.set_directory(Arc::clone(&book) as Arc<_>);
+                pe.set_directory(Arc::clone(&table) as Arc<_>);
             }
             std::thread::scope(|scope| {
                 for (pe, to) in pes.iter().zip([1, 0]) {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use shmem_node::segment::NodeView;
 
-use super::foreign::KvsBook;
+use super::foreign::KvsAddresses;
 use super::found::{Found, read};
 
 /// Where a PE's address is looked up.
 #[derive(Clone)]
-pub(crate) enum Book {
+pub(crate) enum PeAddresses {
     /// In the result of the agents' exchange, which lies in the node segment.
     Gather {
         view: Box<NodeView>,
@@ -18,10 +18,10 @@ pub(crate) enum Book {
         request: u32,
     },
     /// In the key-value space of a PMI server.
-    Kvs(Arc<KvsBook>),
+    Kvs(Arc<KvsAddresses>),
 }
 
-impl Book {
+impl PeAddresses {
     /// What `pe` has published. Asks the process manager on this node at most.
     pub(crate) fn find(&self, pe: u32) -> Found {
         match self {
@@ -36,7 +36,7 @@ impl Book {
                     None => Found::Unknown("no such PE".into()),
                 }
             }
-            Self::Kvs(book) => book.find(pe),
+            Self::Kvs(addresses) => addresses.find(pe),
         }
     }
 
@@ -46,7 +46,7 @@ impl Book {
             Self::Gather { view, request } => {
                 view.addresses().wait(*request, max);
             }
-            Self::Kvs(book) => book.wait(max),
+            Self::Kvs(addresses) => addresses.wait(max),
         }
     }
 }
