@@ -47,7 +47,7 @@ pub enum Question {
     Publish {
         /// The service.
         name: Vec<u8>,
-        /// Where it is to be found.
+        /// Where the service is to be found.
         port: Vec<u8>,
     },
     /// Where a service is to be found.
@@ -67,7 +67,7 @@ pub enum Question {
 /// A job that a PE wants to be started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnRequest {
-    /// Its programs, in the order of ranks.
+    /// Programs, in the order of ranks.
     pub commands: Vec<SpawnCommand>,
     /// Pairs that are in the new job's key-value space from the start.
     pub preputs: Vec<(Vec<u8>, Vec<u8>)>,
@@ -78,7 +78,7 @@ pub struct SpawnRequest {
 pub struct SpawnCommand {
     /// File or name of the program.
     pub program: Vec<u8>,
-    /// Its arguments, without its own name.
+    /// Arguments, without the name of the program.
     pub args: Vec<Vec<u8>>,
     /// How many processes.
     pub procs: u32,
@@ -94,7 +94,7 @@ pub enum Answer {
     Value {
         /// The key that was asked for.
         key: Vec<u8>,
-        /// Its value.
+        /// The value of the key.
         value: Option<Vec<u8>>,
     },
     /// What another PE gave: the value of a key, or a message.
@@ -105,10 +105,10 @@ pub enum Answer {
     Port(Vec<u8>),
     /// The job runs.
     Spawned {
-        /// Its id.
+        /// Id of the job.
         job_id: String,
     },
-    /// No.
+    /// The question cannot be granted.
     Refused {
         /// Return code, not 0.
         rc: i32,
@@ -135,7 +135,7 @@ impl Question {
         encode(self)
     }
 
-    /// Reads one.
+    /// Reads a question.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Answer {
         encode(self)
     }
 
-    /// Reads one.
+    /// Reads an answer.
     ///
     /// # Errors
     ///

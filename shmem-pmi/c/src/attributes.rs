@@ -45,7 +45,7 @@ unsafe extern "C" fn PMI2_Info_GetNodeAttr(
     })
 }
 
-/// The same, of whole numbers with commas between them. Does not wait.
+/// Gives a key of the node whose value is whole numbers with commas between them. Does not wait.
 ///
 /// # Safety
 /// See the crate.
@@ -82,7 +82,7 @@ unsafe extern "C" fn PMI2_Info_GetJobAttr(
     })
 }
 
-/// The same, of whole numbers with commas between them.
+/// Gives an attribute of the job that is whole numbers with commas between them.
 ///
 /// # Safety
 /// See the crate.

@@ -24,7 +24,7 @@ unsafe extern "C" fn PMIX_Allgather(value: *const c_char, buffer: *mut c_void) -
     })
 }
 
-/// The same with values of at most `maxvalue` bytes with their NUL.
+/// Gives each PE the values of all, each of at most `maxvalue` bytes with its NUL.
 ///
 /// # Safety
 /// See the crate; the buffer has room for as many such values as there are PEs.
@@ -43,7 +43,7 @@ unsafe extern "C" fn PMIX_Allgather_max(
 /// Starts a [`PMIX_Allgather`].
 ///
 /// # Safety
-/// As there, until the request has been waited for.
+/// As of [`PMIX_Allgather`], until the request has been waited for.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMIX_Iallgather(
     value: *const c_char,
@@ -59,7 +59,7 @@ unsafe extern "C" fn PMIX_Iallgather(
 /// Starts a [`PMIX_Allgather_max`].
 ///
 /// # Safety
-/// As there, until the request has been waited for.
+/// As of [`PMIX_Allgather_max`], until the request has been waited for.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMIX_Iallgather_max(
     value: *const c_char,

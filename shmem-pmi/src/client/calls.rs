@@ -9,10 +9,10 @@ use crate::wire::{Command, MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE, Reply, Verb}
 
 /// A call of a [`super::Client`].
 pub trait Call {
-    /// What it gives.
+    /// What the call gives.
     type Reply: Send + 'static;
 
-    /// The command that is sent for it.
+    /// The command that is sent for the call.
     ///
     /// # Errors
     ///
@@ -268,9 +268,9 @@ call! {
 /// A job that was started on behalf of this PE.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spawned {
-    /// Its id, if the server tells.
+    /// Id of the job, if the server tells.
     pub job_id: Option<String>,
-    /// For each of its processes 0 or an error; empty stands for zeros.
+    /// For each process of the job 0 or an error; empty stands for zeros.
     pub errcodes: Vec<i32>,
 }
 

@@ -49,7 +49,7 @@ pub enum ClientError {
     BadText {
         /// Key or value.
         what: &'static str,
-        /// Its beginning.
+        /// Beginning of the key or value.
         text: String,
         /// What is allowed.
         rule: String,
@@ -65,7 +65,7 @@ pub enum ClientError {
     /// An allgather value that is empty or too long.
     #[error("allgather value of {len} bytes; 1 to {MAX_ALLGATHER_VALUE} are possible")]
     ValueLength {
-        /// Its length in bytes.
+        /// Length of the value in bytes.
         len: usize,
     },
     /// More bytes than an operation with data takes.
@@ -94,11 +94,11 @@ pub enum ClientError {
     Version {
         /// The version that was asked for.
         wanted: &'static str,
-        /// Its major version.
+        /// Major version of the server.
         version: u32,
-        /// Its minor version.
+        /// Minor version of the server.
         subversion: u32,
-        /// Its return code.
+        /// Return code of the server.
         rc: i32,
     },
     /// The server's bytes do not follow the protocol.
@@ -115,7 +115,7 @@ pub enum ClientError {
     OutOfStep {
         /// The server's number.
         theirs: u64,
-        /// Ours.
+        /// The number that this PE has.
         ours: u64,
     },
 }

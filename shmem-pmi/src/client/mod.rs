@@ -51,14 +51,14 @@ pub struct ClientConfig {
 /// How a PMI-1 process learns its rank and the size of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankFrom {
-    /// Its environment says so (`PMI_RANK`, `PMI_SIZE`): it has a connected socket, `PMI_FD`.
+    /// The environment says so (`PMI_RANK`, `PMI_SIZE`): the process has a connected socket, `PMI_FD`.
     Environment {
         /// Rank.
         rank: u32,
         /// Number of processes.
         size: u32,
     },
-    /// It asks the server, which knows it by a number (`PMI_ID`): it has an address to connect to,
+    /// The process asks the server, which knows it by a number (`PMI_ID`): it has an address to connect to,
     /// `PMI_PORT`.
     Server {
         /// The number.
@@ -343,7 +343,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// It does not follow the protocol. The connection is of no use after that.
+    /// The server does not follow the protocol. The connection is of no use after that.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());

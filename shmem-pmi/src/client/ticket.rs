@@ -55,7 +55,7 @@ impl<R: Send> Settle for Slot<R> {
 }
 
 impl<R: Send + 'static> Ticket<R> {
-    /// That of a call, under a number of which the client has no other.
+    /// The ticket of a call, under a number of which the client has no other.
     pub(super) fn of<C: Call<Reply = R>>(mark: u64) -> Self {
         let slot = Slot {
             read: C::reply,

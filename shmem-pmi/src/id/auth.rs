@@ -20,7 +20,7 @@ impl Key {
         Self(bytes)
     }
 
-    /// That of a secret of any length.
+    /// The key of a secret of any length.
     pub(super) fn from_secret(secret: &[u8]) -> Self {
         let mut mac = hmac(b"shmem: key of an id");
         mac.update(secret);

@@ -12,7 +12,7 @@ use super::hello::{
 pub(super) enum News {
     /// The host has the key, too: to be sent to it.
     Proof(Vec<u8>),
-    /// All have come: the node of each rank.
+    /// All processes have come: the node of each rank.
     Nodes(Vec<u32>),
     /// Bytes of PMI.
     Pmi(Vec<u8>),
@@ -23,7 +23,7 @@ pub(super) enum News {
 enum Stage {
     /// The host has yet to show that it has the key.
     Greets { came: Vec<u8> },
-    /// It has.
+    /// The host has shown that it has the key.
     Talks { frames: Opener },
 }
 

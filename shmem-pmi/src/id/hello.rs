@@ -39,7 +39,7 @@ pub(super) struct Hello {
     code: [u8; CODE],
 }
 
-/// What it is answered.
+/// What the host answers.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Challenge {
@@ -47,7 +47,7 @@ pub(super) struct Challenge {
     code: [u8; CODE],
 }
 
-/// What it says then.
+/// What the guest says then.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Proof {
@@ -83,7 +83,7 @@ impl Hello {
         hello
     }
 
-    /// All but the code.
+    /// The bytes in front of the code.
     fn said(&self) -> &[u8] {
         &self.as_bytes()[..Self::LEN - CODE]
     }
@@ -179,7 +179,7 @@ pub(super) struct Seals {
     count: u64,
 }
 
-/// Those of guest and host after a handshake.
+/// Seals of guest and host after a handshake.
 pub(super) struct Session {
     pub(super) up: Seals,
     pub(super) down: Seals,

@@ -53,7 +53,7 @@ pub(super) struct Limits {
 enum Stage {
     /// Nothing of worth has come.
     Hello,
-    /// It has said Hello with the key, or has heard somebody who did.
+    /// The stranger has said Hello with the key, or has heard somebody who did.
     Proof(Box<(Hello, Challenge)>),
 }
 
@@ -73,7 +73,7 @@ enum State {
     Out,
     /// Has taken leave.
     Left,
-    /// Its connection has ended.
+    /// The connection has ended.
     Gone,
 }
 
@@ -90,11 +90,11 @@ struct Member {
 
 /// The job, as far as it has come.
 enum Phase {
-    /// Not all are there. The time is that of the first member.
+    /// Not all members are there. The time is that of the first member.
     Gathers(Option<Instant>),
-    /// All were there.
+    /// All members have come.
     Runs(Box<NodeServer>),
-    /// With the status, because of that.
+    /// With a status, and why.
     Ended(i32, String),
 }
 
@@ -400,7 +400,7 @@ impl Host {
         }
     }
 
-    /// All are there.
+    /// Begins the job, all of whose members are there.
     fn begin(&mut self) {
         let size = self.members.len() as u32;
         let job = Job {

@@ -32,7 +32,7 @@ const LONGER: Duration = Duration::from_secs(30);
 /// This process's place in a job.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// Its rank.
+    /// Rank of the process.
     pub rank: u32,
     /// Number of processes of the job.
     pub size: u32,
@@ -62,7 +62,7 @@ pub enum JoinError {
     /// Nobody listens.
     #[error("cannot connect to {at}, where the processes of the job's id meet, within {waited:?}: {source}. {}", whose(*.listener))]
     Connect {
-        /// Where.
+        /// Where the listener is.
         at: String,
         /// Who listens.
         listener: Listener,
@@ -77,7 +77,7 @@ pub enum JoinError {
          another program has the port"
     )]
     Stranger {
-        /// Where.
+        /// Where the listener is.
         at: String,
     },
     /// The job has ended.
@@ -90,11 +90,11 @@ pub enum JoinError {
         who_ended(*.listener)
     )]
     Lost {
-        /// Where.
+        /// Where the listener is.
         at: String,
         /// Who listened.
         listener: Listener,
-        /// How it ended.
+        /// How the connection ended.
         why: String,
     },
     /// The operating system refused something.
@@ -176,7 +176,7 @@ impl Member {
         &self.id
     }
 
-    /// This process has finalized.
+    /// Tells the host that this process has finalized.
     pub(crate) fn leaves(&self) {
         if self.is_in.swap(false, Ordering::AcqRel) {
             // A host that has gone has nobody to wait for.
@@ -184,13 +184,13 @@ impl Member {
         }
     }
 
-    /// This process wants the job to end.
+    /// Tells the host that this process wants the job to end.
     pub(crate) fn ends_job(&self, status: i32, why: &str) {
         // Where the host has gone, the job has ended.
         let _ = self.send(Kind::End, &ending(status, why));
     }
 
-    /// It initialises again.
+    /// Tells the host that this process initialises again.
     pub(crate) fn returns(&self) -> Result<(), JoinError> {
         if !self.is_in.swap(true, Ordering::AcqRel) {
             let sent = self.send(Kind::Returns, &[]);

@@ -51,10 +51,10 @@ pub enum IdError {
     /// Bytes of something else.
     #[error("these bytes are not those of an id")]
     Foreign,
-    /// That of another release.
+    /// An id of another release.
     #[error("an id of version {version}, and this library knows version {VERSION}")]
     Version {
-        /// Its version.
+        /// Version of the id.
         version: u8,
     },
     /// A host or port that cannot be.
@@ -141,7 +141,7 @@ impl UniqueId {
     /// The id that was made into these bytes.
     ///
     /// # Errors
-    /// They are not those of an id.
+    /// The bytes are not those of an id.
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, IdError> {
         if bytes[..4] != MAGIC {
             return Err(IdError::Foreign);
@@ -165,7 +165,7 @@ impl UniqueId {
         Self::with_key(Key::new(key), listener, host, port)
     }
 
-    /// The same as text without blanks: hexadecimal digits. `parse` makes it an id again.
+    /// The id as text without blanks: hexadecimal digits. `parse` makes it an id again.
     pub fn to_text(&self) -> String {
         hex(&self.to_bytes()[..HEAD + self.host.len()])
     }

@@ -123,7 +123,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// That of `calls`; the socket fails, or takes nothing within the timeout.
+    /// The error of `calls`; the socket fails, or takes nothing within the timeout.
     pub fn submit<T>(
         &self,
         calls: impl FnOnce(&mut Client) -> Result<T, ClientError>,
@@ -139,7 +139,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Those of [`Client::call`] and [`Connection::wait`].
+    /// The errors of [`Client::call`] and [`Connection::wait`].
     pub fn call<C: Call>(&self, call: &C) -> Result<C::Reply, ConnectionError> {
         self.wait(&self.submit(|client| client.call(call))?)
     }
@@ -246,7 +246,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Those of [`Connection::submit`].
+    /// The errors of [`Connection::submit`].
     pub fn abort(&self, exit_code: i32, message: &str) -> Result<(), ConnectionError> {
         self.submit(|client| client.abort(exit_code, message))
     }

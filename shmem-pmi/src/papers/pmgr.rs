@@ -32,9 +32,9 @@ pub enum PmgrError {
         call: &'static str,
         /// Which buffer.
         buffer: &'static str,
-        /// Its length in bytes.
+        /// Length of the buffer in bytes.
         len: usize,
-        /// What it has to be.
+        /// What the length has to be.
         expected: String,
     },
     /// Another PE gave another number of bytes than this one expects.
@@ -70,7 +70,7 @@ impl<'c> Pmgr<'c> {
     ///
     /// # Errors
     ///
-    /// That of [`Connection::call`].
+    /// The error of [`Connection::call`].
     pub fn open(connection: &'c Connection) -> Result<Self, PmgrError> {
         let facts = connection.call(&Initialise)?;
         Ok(Self::over(Primitives::new(
@@ -84,7 +84,7 @@ impl<'c> Pmgr<'c> {
         Self { primitives }
     }
 
-    /// This PE (`MPI_RANK` of `pmgr_init`).
+    /// Rank of this PE (`MPI_RANK` of `pmgr_init`).
     pub fn rank(&self) -> u32 {
         self.primitives.rank()
     }

@@ -84,7 +84,7 @@ impl<'c> Primitives<'c> {
         }
     }
 
-    /// This PE.
+    /// Rank of this PE.
     pub fn rank(&self) -> u32 {
         self.rank
     }

@@ -34,14 +34,14 @@ impl Inner {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = |client: &mut Client| calls(client, *next);
         let made = match &self.way {
-            Way::Shmrun { shelf, .. } => shelf.begin(connection, calls),
+            Way::Shmrun { slots, .. } => slots.begin(connection, calls),
             Way::Plain(_) | Way::Direct(_) => connection.submit(calls),
         }?;
         *next += 1;
         Ok(made)
     }
 
-    /// The same where there is no connection.
+    /// Starts a collective operation where there is no connection.
     fn collective_direct<T>(
         &self,
         direct: &dyn Direct,
@@ -123,9 +123,9 @@ impl Process {
             keys::check(value)?;
             Ok(match &self.inner.way {
                 Way::Shmrun {
-                    connection, shelf, ..
-                } => Work::Shelf {
-                    result: shelf.iallgather(connection, value)?,
+                    connection, slots, ..
+                } => Work::Slot {
+                    result: slots.iallgather(connection, value)?,
                     looks: 0,
                     asked: None,
                 },
@@ -148,20 +148,20 @@ impl Process {
         Ok(Request::new(&self.inner, work))
     }
 
-    /// [`Request::wait`].
+    /// Waits for an operation: [`Request::wait`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Request::wait`].
     pub fn wait<T: Outcome>(&self, request: Request<T>) -> Result<T, ProcessError> {
         request.wait()
     }
 
-    /// [`Request::test`].
+    /// Whether an operation is complete: [`Request::test`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Request::test`].
     pub fn test<T: Outcome>(&self, request: &mut Request<T>) -> Result<bool, ProcessError> {
         request.test()
     }

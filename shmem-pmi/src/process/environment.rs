@@ -84,7 +84,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// Reads it through `lookup`, which gives the value of a variable; `beside` is MPI in this process.
+    /// Reads the environment through `lookup`, which gives the value of a variable; `beside` is MPI in this process.
     pub(super) fn read(
         lookup: &dyn Fn(&str) -> Option<String>,
         beside: Option<&Beside>,
@@ -93,7 +93,7 @@ impl Environment {
         Self::with(settings.pmi, settings.pmix_library, lookup, beside)
     }
 
-    /// The same if settings make no sense.
+    /// As [`Environment::read`] where settings make no sense.
     pub(super) fn read_despite_settings(
         lookup: &dyn Fn(&str) -> Option<String>,
         beside: Option<&Beside>,
@@ -270,7 +270,7 @@ impl Environment {
         })
     }
 
-    /// All else is asked for.
+    /// A process at a PMIx server, which is asked for all else.
     fn pmix(
         library: Option<String>,
         lookup: &impl Fn(&str) -> Option<String>,

@@ -74,12 +74,12 @@ pub enum Cause {
     /// A variable `SHMEM_*` has an impossible value.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// Another variable has.
+    /// Another variable has an impossible value.
     #[error("{name}={value}: expected {expected}")]
     Variable {
         /// The variable.
         name: &'static str,
-        /// Its value.
+        /// Value of the variable.
         value: String,
         /// What would do.
         expected: &'static str,
@@ -97,17 +97,17 @@ pub enum Cause {
     Pmix {
         /// The call, with key and rank.
         what: String,
-        /// What it answered.
+        /// What the call answered.
         status: Status,
         /// The server's release.
         server: String,
-        /// The library's, and its file.
+        /// Release and file of the library.
         library: String,
     },
     /// A call of MPI failed.
     #[error("{source}{}", hint(.source))]
     Mpi {
-        /// Which, and how.
+        /// Which call failed, and how.
         source: shmem_mpi::Error,
     },
     /// The MPI library of this process cannot be used.
@@ -125,7 +125,7 @@ pub enum Cause {
         mpi: (u32, u32),
         /// Rank and size as the launcher says.
         told: (u32, u32),
-        /// Who says so.
+        /// Who says the latter.
         server: &'static str,
         /// MPI's file.
         library: String,
@@ -172,15 +172,15 @@ pub enum Cause {
     Descriptor {
         /// The descriptor.
         fd: i32,
-        /// Why.
+        /// Why the descriptor cannot be used.
         source: io::Error,
     },
     /// The server cannot be connected to.
     #[error("cannot connect to `{address}`: {source}")]
     Connect {
-        /// Its address.
+        /// Address of the server.
         address: String,
-        /// Why.
+        /// Why the server cannot be connected to.
         source: io::Error,
     },
     /// The node's shared memory cannot be mapped.
@@ -195,21 +195,21 @@ pub enum Cause {
     /// Values of an allgather that are not equally long, or too long.
     #[error("{what} of {len} bytes, expected {expected}")]
     Length {
-        /// Of what.
+        /// Whose length is wrong.
         what: String,
-        /// Its length.
+        /// The length.
         len: usize,
-        /// What it should be.
+        /// What the length should be.
         expected: String,
     },
     /// What a PE put for a collective operation is not there, or not as it should be.
     #[error("what PE {rank} has put under `{key}` {fault}")]
     Contribution {
-        /// Whose it is.
+        /// The PE that should have put it.
         rank: u32,
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong with what the PE has put.
         fault: &'static str,
     },
 }

@@ -11,7 +11,7 @@ use super::environment::{self, Environment, Found};
 use super::error::{Cause, ProcessError};
 use super::mpi::{self, Beside};
 use super::server::Server;
-use super::shelf::Shelf;
+use super::slots::Slots;
 use super::{Inner, Member, Process, Way, launchers, pmix};
 use crate::client::{Client, RankFrom, calls};
 use crate::id::{self, Ended, UniqueId};
@@ -34,7 +34,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Process::init`].
     pub fn init_despite_settings() -> Result<Self, ProcessError> {
         Self::init_as(Environment::read_despite_settings)
     }
@@ -84,7 +84,7 @@ impl Process {
             Some(Node { tables, store }) => Way::Shmrun {
                 connection,
                 store,
-                shelf: Shelf::new(tables.gather(), tables.n_pes(), facts.first_request.0),
+                slots: Slots::new(tables.gather(), tables.n_pes(), facts.first_request.0),
             },
             None => Way::Plain(connection),
         };

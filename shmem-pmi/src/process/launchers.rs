@@ -44,8 +44,9 @@ struct Mark {
     name: &'static str,
     /// Variables of which the first that is set says how many processes it has started.
     sizes: &'static [&'static str],
+    /// Words for the launcher.
     who: &'static str,
-    /// How it could be understood, before the ways that always work; the `N` of `-n N` is the number of processes.
+    /// How the launcher could be understood, before the ways that always work; the `N` of `-n N` is the number of processes.
     instead: &'static str,
 }
 
@@ -125,11 +126,11 @@ pub fn launcher(lookup: impl Fn(&str) -> Option<String>) -> Result<Launcher, Ref
     launcher_beside(lookup, None)
 }
 
-/// The same where `beside` is MPI in this process, which may know the peers.
+/// As [`launcher`], where `beside` is MPI in this process, which may know the peers.
 ///
 /// # Errors
 ///
-/// As there.
+/// As [`launcher`].
 pub fn launcher_beside(
     lookup: impl Fn(&str) -> Option<String>,
     beside: Option<&Beside>,
@@ -159,7 +160,7 @@ pub fn launcher_beside(
 ///
 /// # Errors
 ///
-/// It is not, or nothing says so.
+/// The process is not the only one, or nothing says so.
 pub(super) fn check_alone(
     lookup: impl Fn(&str) -> Option<String>,
     why: &LoadError,

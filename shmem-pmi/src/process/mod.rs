@@ -80,7 +80,7 @@ mod pmix;
 mod primitives;
 mod request;
 mod server;
-mod shelf;
+mod slots;
 mod work;
 
 use std::sync::{Arc, Mutex};
@@ -101,7 +101,7 @@ use crate::id::{self, JoinError, UniqueId};
 use crate::io::Connection;
 use crate::question::SpawnRequest;
 use direct::Direct;
-use shelf::Shelf;
+use slots::Slots;
 
 /// A process of a parallel job and its connection to the process manager.
 ///
@@ -145,7 +145,7 @@ struct Member {
 enum Way {
     Shmrun {
         connection: Connection,
-        shelf: Arc<Shelf>,
+        slots: Arc<Slots>,
         /// The pairs that fences have made visible.
         store: Reader,
     },
@@ -204,7 +204,7 @@ impl Process {
         }
     }
 
-    /// Takes that back.
+    /// Tells the host that this process waits for others again: takes [`Process::leave`] back.
     ///
     /// # Errors
     ///

@@ -42,15 +42,15 @@ const NAP: Duration = Duration::from_millis(100);
 /// MPI in this process, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beside {
-    /// Its file.
+    /// File of the library.
     pub(super) library: String,
     /// Rank and number of processes, between `MPI_Init` and `MPI_Finalize`.
     pub(super) place: Option<(u32, u32)>,
-    /// Why that is not known although MPI is initialised: this thread may not ask.
+    /// Why the place is not known although MPI is initialised: this thread may not ask.
     pub(super) is_of_another_thread: Option<shmem_mpi::Error>,
-    /// It is not initialised yet.
+    /// MPI is not initialised yet.
     pub(super) is_to_come: bool,
-    /// Nor can it be once another has used libpmix: Open MPI's release 5 takes its own
+    /// MPI cannot be initialised once another has used libpmix: Open MPI's release 5 takes its own
     /// name in the job from a PMIx that it has initialised itself, and from no other.
     pub(super) must_be_first: bool,
 }
@@ -76,7 +76,7 @@ impl Beside {
         })
     }
 
-    /// Whether it is initialised, and knows of more than this process.
+    /// Whether MPI is initialised, and knows of more than this process.
     pub fn knows_peers(&self) -> bool {
         self.place.is_some_and(|(_, size)| size > 1)
     }
@@ -136,7 +136,7 @@ pub(super) struct Calls {
     mpi: &'static Mpi,
     rank: u32,
     size: u32,
-    /// The same at all processes, and different from that of other jobs.
+    /// Name of the job: the same at all processes, and different from that of other jobs.
     job: String,
     node_of: Vec<u32>,
     pairs: Mutex<Pairs>,

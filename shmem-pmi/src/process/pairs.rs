@@ -80,7 +80,7 @@ impl Process {
         self.get_visible(None, key)
     }
 
-    /// The same, where it is known which PE has put it. A PMIx server finds keys by that only; if it
+    /// The value of a key of which it is known which PE has put it. A PMIx server finds keys by that only; if it
     /// says that a PE of another node has not put the key, that may take half a minute.
     ///
     /// # Errors

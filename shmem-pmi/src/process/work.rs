@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::error::Cause;
-use super::shelf::OnShelf;
+use super::slots::SlotResult;
 use super::{keys, pmix};
 use crate::client::Ticket;
 use crate::io::{Connection, ConnectionError};
@@ -22,8 +22,8 @@ pub(super) enum Work {
     /// Over at once: in a job of one process, and over MPI. What was gathered.
     Alone(Vec<u8>),
     Fence(Ticket<()>),
-    Shelf {
-        result: Arc<OnShelf>,
+    Slot {
+        result: Arc<SlotResult>,
         looks: u32,
         asked: Option<Ticket<()>>,
     },
@@ -48,7 +48,7 @@ impl Work {
                 connection.wait(fence)?;
                 Ok(None)
             }
-            (Self::Shelf { result, asked, .. }, Some(connection)) => {
+            (Self::Slot { result, asked, .. }, Some(connection)) => {
                 match asked {
                     Some(asked) if !result.is_there() => connection.wait(asked)?,
                     _ => result.wait(connection)?,
@@ -62,7 +62,7 @@ impl Work {
                 Ok(Some(Gathered {
                     value_len,
                     size: size as usize,
-                    values: Values::Shelf(Arc::clone(result)),
+                    values: Values::Slot(Arc::clone(result)),
                 }))
             }
             (Self::Keys(started, fence), Some(connection)) => {
@@ -87,7 +87,7 @@ impl Work {
                 connection.has_come(fence)
             }
             (
-                Self::Shelf {
+                Self::Slot {
                     result,
                     looks,
                     asked,
@@ -127,7 +127,7 @@ pub struct Gathered {
 #[derive(Debug, Clone)]
 enum Values {
     Owned(Arc<[u8]>),
-    Shelf(Arc<OnShelf>),
+    Slot(Arc<SlotResult>),
 }
 
 impl Gathered {
@@ -158,7 +158,7 @@ impl Gathered {
                 let value = values.chunks_exact(self.value_len.max(1)).nth(rank);
                 value.map(Cow::Borrowed)
             }
-            Values::Shelf(result) => result.value(rank),
+            Values::Slot(result) => result.value(rank),
         }
     }
 
@@ -166,7 +166,7 @@ impl Gathered {
     pub fn to_vec(&self) -> Vec<u8> {
         match &self.values {
             Values::Owned(values) => values.to_vec(),
-            Values::Shelf(_) => (0..self.size as u32)
+            Values::Slot(_) => (0..self.size as u32)
                 .filter_map(|rank| self.value(rank))
                 .fold(Vec::new(), |mut all, value| {
                     all.extend_from_slice(&value);

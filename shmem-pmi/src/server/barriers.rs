@@ -22,19 +22,19 @@ const OF_A_NODE: u32 = 1 << 31;
 /// A barrier at one node, as its PEs join it.
 #[derive(Debug, Default)]
 struct Round {
-    /// Those who have: local index, and which of its processes.
+    /// PEs that have joined: local index, and which process of the PE.
     joined: Vec<(usize, u32)>,
-    /// What they have put, encoded.
+    /// What these PEs have put, encoded.
     pairs: Vec<u8>,
-    /// Its number among those that the node has joined.
+    /// Number of the barrier among those that the node has joined.
     id: Option<u64>,
 }
 
-/// Those that are under way.
+/// The barriers that are under way.
 #[derive(Debug)]
 pub(super) struct Barriers {
     groups: Groups,
-    /// By name those of this node, in order.
+    /// Barriers of this node by name, in order.
     rounds: HashMap<Name, VecDeque<Round>>,
     next_id: u64,
     version: u64,

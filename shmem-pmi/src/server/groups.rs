@@ -43,7 +43,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Its bytes.
+    /// The bytes of the message.
     pub(super) fn encode(&self) -> Vec<u8> {
         // Cannot fail: the type has no map, and no sequence of unknown length.
         postcard::to_stdvec(self).unwrap_or_default()
@@ -72,7 +72,7 @@ struct Fence {
     /// How many of those have not come that will.
     missing: usize,
     status: i32,
-    /// This node's number for it, if it belongs to it.
+    /// Number that this node has for the fence, if the node belongs to it.
     own: Option<u64>,
 }
 
@@ -93,9 +93,9 @@ pub(super) struct Given {
 /// All of this subtree who belong to a fence have joined it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Joined {
-    /// Others belong to it: this goes to the parent.
+    /// Other subtrees belong to the fence: this goes to the parent.
     Up(Given),
-    /// It is complete.
+    /// The fence is complete.
     Complete(Given),
 }
 
@@ -115,9 +115,9 @@ pub(super) struct Groups {
     pub(super) children: Vec<RankSet>,
     subtree: RankSet,
     has_parent: bool,
-    /// Those of the same name in order.
+    /// Fences by name, and those of one name in order.
     open: HashMap<Name, VecDeque<Fence>>,
-    /// Counts what has changed among them.
+    /// Counts what has changed among the fences.
     version: u64,
 }
 

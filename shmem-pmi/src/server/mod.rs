@@ -99,7 +99,7 @@ pub enum Output {
     Ask {
         /// The PE that asks.
         asker: u32,
-        /// Its agent's number for the question; the answer repeats both.
+        /// Number that the agent of that PE has for the question; the answer repeats the PE and the number.
         ticket: u64,
         /// What is asked.
         question: Question,
@@ -110,7 +110,7 @@ pub enum Output {
         local: usize,
         /// Exit status that it asks for; 1 if it names none.
         exit_code: i32,
-        /// Its words; may be empty.
+        /// What the PE says to it; may be empty.
         message: String,
     },
     /// A PE has finalized and got its reply; from now on it may close and exit freely.
@@ -189,7 +189,7 @@ pub struct Missing {
     /// Children that have not reported: index, and all ranks below the child. Which of these are
     /// the late ones, the child knows.
     pub children: Vec<(usize, RankSet)>,
-    /// All below has been reported; the result has yet to come from the parent.
+    /// All PEs below have been reported; the result has yet to come from the parent.
     pub parent: bool,
 }
 
@@ -405,7 +405,7 @@ impl NodeServer {
     ///
     /// # Errors
     ///
-    /// They are no messages, or messages that cannot follow on those before. Both mean that the
+    /// The bytes are no messages, or messages that cannot follow on those before. Both mean that the
     /// agents do not understand each other, and the job cannot go on.
     pub fn handle_tree(&mut self, from: TreeLink, bytes: &[u8]) -> Result<(), TreeError> {
         let link = LinkName(from);

@@ -11,13 +11,13 @@ use crate::wire::tree::{self, DATA_RECORDS, Direction, FENCE_PAIRS, GATHER_VALUE
 /// What a PE brings to an operation.
 #[derive(Debug)]
 pub(super) enum Contribution {
-    /// Its value.
+    /// The value of the PE.
     Gather(Vec<u8>),
-    /// Its puts since its last fence, encoded, and their number.
+    /// What the PE has put since its last fence, encoded, and the number of puts.
     Fence(Vec<u8>, u32),
-    /// What it gives to an operation with data, and to which: the root is one of the ranks.
+    /// What the PE gives to an operation with data, and to which: the root is one of the ranks.
     Data(data::Operation, u32, Vec<u8>),
-    /// Its left and its right value.
+    /// The values for the PEs to the left and to the right.
     Ring(Vec<u8>, Vec<u8>),
     /// Nothing usable, and why.
     Unusable(String),

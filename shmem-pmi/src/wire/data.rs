@@ -41,7 +41,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 5] = [
         Self::Gather,
         Self::Broadcast,
@@ -50,7 +50,7 @@ impl Operation {
         Self::Alltoall,
     ];
 
-    /// Its name on the wire of PMI-2.
+    /// Name on the wire of PMI-2.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gather => "gather",
@@ -68,7 +68,7 @@ impl Operation {
             .find(|op| op.name().as_bytes() == name)
     }
 
-    /// Its number on the wire between agents.
+    /// Number on the wire between agents.
     pub(crate) fn code(self) -> u8 {
         1 + self as u8
     }

@@ -62,7 +62,7 @@ pub enum WireError {
     TooLong {
         /// Which part of the message.
         what: &'static str,
-        /// Its length in bytes, as announced or as needed.
+        /// Length of that part in bytes, as announced or as needed.
         len: usize,
         /// The limit in bytes.
         max: usize,

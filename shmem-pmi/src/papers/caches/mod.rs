@@ -113,7 +113,7 @@ impl Cache for Hierarchical {
         }
     }
 
-    /// Its pairs are those that come with it and those that came before.
+    /// Ends an operation, whose pairs are those that come with its end and those that came before.
     fn settle(&mut self, request: u64, pairs: Pairs<'_>) -> Option<Vec<u8>> {
         let mut changed = Vec::new();
         let before = self.take_staged(request);

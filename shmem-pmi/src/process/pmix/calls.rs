@@ -19,7 +19,7 @@ use crate::process::work::Work;
 use crate::process_mapping::{self, ProcessMapping};
 use crate::question::SpawnRequest;
 
-/// What it learns of itself in init.
+/// What a process learns of itself in init.
 pub(in crate::process) struct Facts {
     pub(in crate::process) rank: u32,
     pub(in crate::process) size: u32,

@@ -30,7 +30,7 @@ pub enum CachePolicy {
 }
 
 impl CachePolicy {
-    /// Its name in the settings.
+    /// Name in the settings.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hcs => "hcs",

@@ -19,7 +19,7 @@ pub enum Message<'a> {
     },
     /// To a child: the fence is complete, and this is what all have given.
     Complete {
-        /// The same ranks.
+        /// The ranks that the fence is of, as runs.
         #[serde(borrow)]
         fence: Part<'a>,
     },
@@ -27,20 +27,20 @@ pub enum Message<'a> {
     Ask {
         /// A PE of the node that asks: the answer goes there.
         asker: u32,
-        /// That node's number for the question.
+        /// Number that the asking node has for the question.
         ticket: u64,
         /// The PE that is asked for.
         rank: u32,
     },
     /// To the node that has asked.
     Answer {
-        /// As in the question.
+        /// The PE that has asked.
         asker: u32,
-        /// As in the question.
+        /// Number of the question.
         ticket: u64,
         /// PMIx's status.
         status: i32,
-        /// What it has put.
+        /// What the PE has put.
         #[serde(serialize_with = "bytes")]
         data: &'a [u8],
     },

@@ -50,7 +50,7 @@ pub enum Output {
     Lookup {
         /// Number of the question.
         id: u64,
-        /// Whose.
+        /// The process that has put it.
         rank: u32,
     },
     /// What a process of another node has put, or why not.
@@ -59,7 +59,7 @@ pub enum Output {
         id: u64,
         /// PMIx's status.
         status: i32,
-        /// It.
+        /// What the process has put.
         data: Vec<u8>,
     },
     /// The job cannot go on.
@@ -153,7 +153,7 @@ impl PmixNode {
     ///
     /// # Errors
     ///
-    /// When it is none, or cannot follow on those before.
+    /// The bytes are no message, or one that cannot follow on those before.
     pub fn handle_tree(&mut self, from: TreeLink, bytes: &[u8]) -> Result<(), PmixError> {
         let link = LinkName(from);
         let malformed = |source| PmixError::Malformed { link, source };

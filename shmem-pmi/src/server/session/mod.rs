@@ -50,7 +50,7 @@ enum Phase {
 /// What makes messages of the bytes of a connection.
 #[derive(Debug)]
 enum Speaker {
-    /// All before and of the init line, and PMI-1.
+    /// Everything up to the end of the init line, and PMI-1.
     Lines(wire1::Decoder),
     /// PMI-2 behind the init line.
     Bodies(wire2::Decoder),
@@ -117,19 +117,19 @@ pub(super) struct Session {
     put_count: u32,
     /// Number of collective operations joined: the number of the next one.
     started: u64,
-    /// What it brought to operations that are not complete.
+    /// What the PE has brought to operations that are not complete.
     ahead: Ahead,
     /// Withheld replies to requests for attributes.
     waiting: u32,
     /// Withheld replies of which a PE could have any number: to requests for attributes, to `wait`,
     /// and to what others answer.
     withheld: u32,
-    /// Attributes of the node that it was the first to put.
+    /// Attributes of the node that the PE was the first to put.
     attributes: u32,
     /// How often the process of the PE has been started again. Replies to requests of an earlier
     /// one are dropped.
     life: u32,
-    /// Its connection has ended, and another process may take its place.
+    /// The connection has ended, and another process may take its place.
     may_return: bool,
 }
 

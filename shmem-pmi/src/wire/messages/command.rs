@@ -6,7 +6,7 @@ use crate::wire::writer::Writer;
 use crate::wire::{Version, WireError, v1};
 
 impl Verb {
-    /// Its name with PMI-2, or with PMI-1 if it has none there.
+    /// Name with PMI-2, or with PMI-1 if PMI-2 has no such command.
     pub fn name(self) -> &'static str {
         let Names { v1, v2, .. } = self.names();
         v2.or(v1).unwrap_or_default()

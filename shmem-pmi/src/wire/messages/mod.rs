@@ -146,7 +146,7 @@ messages! {
     PutNodeAttr (_ _ "info-putnodeattr") {
         /// Name of the attribute.
         key: Cow<'a, [u8]> = Bytes("key"),
-        /// Its value.
+        /// Value of the attribute.
         value: Cow<'a, [u8]> = Bytes("value"),
     } => NodeAttrPut;
 
@@ -207,7 +207,7 @@ messages! {
     NamePublish ("publish_name" "publish_result" "name-publish") {
         /// The service.
         name: Cow<'a, [u8]> = By(Whole("service"), Bytes("name")),
-        /// Where it is to be found.
+        /// Where the service is to be found.
         port: Cow<'a, [u8]> = By(Whole("port"), WithoutInfo("port")),
     } => NamePublished;
 

@@ -77,11 +77,11 @@ pub enum Direction {
 /// A message between agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Which way it goes.
+    /// Which way the message goes.
     pub direction: Direction,
     /// Number of the collective operation.
     pub request: u64,
-    /// What it carries.
+    /// What the message carries.
     pub body: Body<'a>,
 }
 

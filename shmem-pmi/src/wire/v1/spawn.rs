@@ -48,7 +48,7 @@ impl SpawnBlock {
     ///
     /// # Errors
     ///
-    /// It is another command, or a line is absent or has an impossible value. The next message can
+    /// The block is of another command, or a line is absent or has an impossible value. The next message can
     /// be read.
     pub fn decode(block: &[u8]) -> Result<Self, WireError> {
         let lines = Fields::of_block(block)?;

@@ -19,43 +19,44 @@ use crate::io::{Connection, ConnectionError};
 /// operation had failed.
 const IN_MEMORY: Duration = Duration::from_millis(100);
 
-/// The slots, and who has use for what lies there.
+/// The slots, and who has use for what lies in them.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct Slots {
     gather: Gather,
     n_pes: usize,
-    book: Mutex<Book>,
+    in_use: Mutex<InUse>,
 }
 
+/// Results that somebody has use for.
 #[derive(Debug)]
-struct Book {
+struct InUse {
     /// Number of the next collective operation.
     next: u64,
-    live: [Weak<OnShelf>; GATHER_SLOTS],
+    results: [Weak<SlotResult>; GATHER_SLOTS],
 }
 
 /// The result of one allgather, whether there already or not.
 #[derive(Debug)]
-pub(super) struct OnShelf {
-    shelf: Arc<Shelf>,
+pub(super) struct SlotResult {
+    slots: Arc<Slots>,
     request: RequestId,
     /// Made before the slot is taken by another; empty if the operation has failed.
     copy: OnceLock<Vec<u8>>,
 }
 
-impl Shelf {
+impl Slots {
     pub(super) fn new(gather: Gather, n_pes: usize, next: u64) -> Arc<Self> {
-        let live = std::array::from_fn(|_| Weak::new());
-        let book = Mutex::new(Book { next, live });
+        let results = std::array::from_fn(|_| Weak::new());
+        let in_use = Mutex::new(InUse { next, results });
         Arc::new(Self {
             gather,
             n_pes,
-            book,
+            in_use,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, InUse> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes `calls`, of which the first collective one is the next operation, when the slot of its
@@ -65,32 +66,32 @@ impl Shelf {
         connection: &Connection,
         calls: impl FnOnce(&mut Client) -> Result<T, ClientError>,
     ) -> Result<T, ConnectionError> {
-        self.begin_booked(connection, calls).map(|(_, made)| made)
+        self.begin_locked(connection, calls).map(|(_, made)| made)
     }
 
-    /// As [`Shelf::begin`]; the book is still open.
-    fn begin_booked<T>(
+    /// As [`Slots::begin`]; the slots are still locked.
+    fn begin_locked<T>(
         &self,
         connection: &Connection,
         calls: impl FnOnce(&mut Client) -> Result<T, ClientError>,
-    ) -> Result<(MutexGuard<'_, Book>, T), ConnectionError> {
+    ) -> Result<(MutexGuard<'_, InUse>, T), ConnectionError> {
         let mut calls = Some(calls);
         loop {
-            let mut book = self.vacate(connection)?;
+            let mut in_use = self.vacate(connection)?;
             let made = connection.submit(|client| {
                 // Operations with data count, too, and take no slot.
                 let RequestId(next) = client.next_request();
-                match calls.take_if(|_| next == book.next) {
+                match calls.take_if(|_| next == in_use.next) {
                     Some(calls) => calls(client).map(Some),
                     None => {
-                        book.next = next;
+                        in_use.next = next;
                         Ok(None)
                     }
                 }
             })?;
             if let Some(made) = made {
-                book.next += 1;
-                return Ok((book, made));
+                in_use.next += 1;
+                return Ok((in_use, made));
             }
         }
     }
@@ -100,33 +101,33 @@ impl Shelf {
         self: &Arc<Self>,
         connection: &Connection,
         value: &[u8],
-    ) -> Result<Arc<OnShelf>, ConnectionError> {
-        let (mut book, request) = self.begin_booked(connection, |client| {
+    ) -> Result<Arc<SlotResult>, ConnectionError> {
+        let (mut in_use, request) = self.begin_locked(connection, |client| {
             let request = client.next_request();
             // If the agent refuses, it says so again to who waits.
             client.call(&calls::Iallgather(value)).map(|_| request)
         })?;
-        let result = Arc::new(OnShelf {
-            shelf: Arc::clone(self),
+        let result = Arc::new(SlotResult {
+            slots: Arc::clone(self),
             request,
             copy: OnceLock::new(),
         });
-        book.live[slot(request.0)] = Arc::downgrade(&result);
+        in_use.results[slot(request.0)] = Arc::downgrade(&result);
         Ok(result)
     }
 
     /// Copies the result whose slot the next operation takes, if anybody has use for it.
-    fn vacate(&self, connection: &Connection) -> Result<MutexGuard<'_, Book>, ConnectionError> {
+    fn vacate(&self, connection: &Connection) -> Result<MutexGuard<'_, InUse>, ConnectionError> {
         loop {
-            let book = self.lock();
-            let Some(result) = book.live[slot(book.next)].upgrade() else {
-                return Ok(book);
+            let in_use = self.lock();
+            let Some(result) = in_use.results[slot(in_use.next)].upgrade() else {
+                return Ok(in_use);
             };
             if result.keep() {
-                return Ok(book);
+                return Ok(in_use);
             }
             // Others read their results meanwhile.
-            drop(book);
+            drop(in_use);
             match result.wait(connection) {
                 Ok(()) => {}
                 Err(ConnectionError::Refused(_)) => {
@@ -143,25 +144,25 @@ fn slot(request: u64) -> usize {
     (request % GATHER_SLOTS as u64) as usize
 }
 
-impl OnShelf {
-    /// The shelf counts in fewer bits.
+impl SlotResult {
+    /// Number of the operation, as the slots have it: in fewer bits.
     fn number(&self) -> u32 {
         self.request.0 as u32
     }
 
     pub(super) fn is_there(&self) -> bool {
         // The copy is made before the slot changes.
-        let shown = || self.shelf.gather.is_done(self.number());
+        let shown = || self.slots.gather.is_done(self.number());
         self.copy.get().is_some() || shown() || self.copy.get().is_some()
     }
 
-    /// Copies the result if it is there; says whether it has been copied. Under the lock of the book.
+    /// Copies the result if it is there; says whether it has been copied. Under the lock of the slots.
     fn keep(&self) -> bool {
         if self.copy.get().is_some() {
             return true;
         }
-        let value = |rank| self.shelf.gather.value(self.number(), rank);
-        let values: Option<Vec<_>> = (0..self.shelf.n_pes).map(value).collect();
+        let value = |rank| self.slots.gather.value(self.number(), rank);
+        let values: Option<Vec<_>> = (0..self.slots.n_pes).map(value).collect();
         values.is_some_and(|values| self.copy.set(values.concat()).is_ok())
     }
 
@@ -172,7 +173,7 @@ impl OnShelf {
 
     /// Waits for the result.
     pub(super) fn wait(&self, connection: &Connection) -> Result<(), ConnectionError> {
-        let gather = &self.shelf.gather;
+        let gather = &self.slots.gather;
         if self.is_there() || gather.wait(self.number(), IN_MEMORY) {
             return Ok(());
         }
@@ -187,15 +188,15 @@ impl OnShelf {
     /// The value of a PE: a piece of the copy if there is one, else a copy of its own.
     pub(super) fn value(&self, rank: usize) -> Option<Cow<'_, [u8]>> {
         if let Some(copy) = self.copy.get() {
-            let len = copy.len() / self.shelf.n_pes;
+            let len = copy.len() / self.slots.n_pes;
             let value = copy.chunks_exact(len.max(1)).nth(rank);
             return value.map(Cow::Borrowed);
         }
         // Nobody starts an operation that takes the slot.
-        let book = self.shelf.lock();
-        let value = self.shelf.gather.value(self.number(), rank);
+        let in_use = self.slots.lock();
+        let value = self.slots.gather.value(self.number(), rank);
         let value = value.map(|value| Cow::Owned(value.to_vec()));
-        drop(book);
+        drop(in_use);
         match value {
             None if self.copy.get().is_some() => self.value(rank),
             value => value,
