@@ -208,22 +208,8 @@ fn ud(hca: &VerbsHca, cq: Cq) -> shmem_ib::verbs::Qpn {
         ..QpInit::new(QpType::Ud, cq)
     };
     let qp = hca.create_qp(&init).unwrap();
-    let ladder = [
-        QpAttr::Init {
-            access: Access::NONE,
-            qkey: Some(Qkey(5)),
-        },
-        QpAttr::Rtr { dest: None },
-        QpAttr::Rts {
-            sq_psn: Psn(0),
-            timeout: 0,
-            retry_cnt: 0,
-            rnr_retry: 0,
-            max_rd_atomic: 0,
-        },
-    ];
-    for attr in &ladder {
-        hca.modify_qp(qp, attr).unwrap();
+    for attr in QpAttr::of_ud(Qkey(5), Psn(0)) {
+        hca.modify_qp(qp, &attr).unwrap();
     }
     qp
 }

@@ -70,12 +70,8 @@ impl Wire {
         let qpns = [ends[0].qpn, ends[1].qpn];
         for (i, end) in ends.iter_mut().enumerate() {
             let dest = RcDest {
-                av: av(1 - i as u8),
-                qpn: qpns[1 - i],
-                rq_psn: PSN,
-                mtu: Mtu::M256,
                 max_dest_rd_atomic: 4,
-                min_rnr_timer: 12,
+                ..RcDest::new(av(1 - i as u8), qpns[1 - i], PSN, Mtu::M256)
             };
             let start = RcStart {
                 timeout: TIMEOUT,

@@ -266,12 +266,9 @@ impl World {
 
 fn connect(hca: &SimHca, qp: Qpn, peer: &SimHca, peer_qp: Qpn, mtu: Mtu) {
     let dest = RcDest {
-        av: peer.port().av,
-        qpn: peer_qp,
-        rq_psn: Psn(0xff_fff0),
-        mtu,
         max_dest_rd_atomic: 4,
         min_rnr_timer: 1,
+        ..RcDest::new(peer.port().av, peer_qp, Psn(0xff_fff0), mtu)
     };
     let start = RcStart {
         timeout: 22,

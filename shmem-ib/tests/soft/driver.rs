@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use shmem_ib::soft::{Faults, SoftConfig, SoftHca};
 use shmem_ib::verbs::{
-    Access, AddressVector, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
-    SendOp, SendWr, Wake, WcStatus,
+    Access, Completion, Cq, Hca, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart, SendOp, SendWr,
+    Wake, WcStatus,
 };
 use shmem_ib_kit::conformance::Region;
 use shmem_testkit::{PATIENCE, wait_until};
@@ -42,39 +42,15 @@ fn open(seed: u64, faults: Faults) -> Port {
 }
 
 impl Port {
-    fn to_rtr(&self, av: AddressVector, qpn: Qpn) {
-        let dest = RcDest {
-            av,
-            qpn,
-            rq_psn: Psn(7),
-            mtu: Mtu::M4096,
-            max_dest_rd_atomic: 8,
-            min_rnr_timer: 1,
-        };
-        let init = QpAttr::Init {
-            access: Access::ALL,
-            qkey: None,
-        };
-        self.hca.modify_qp(self.qp, &init).unwrap();
-        self.hca
-            .modify_qp(self.qp, &QpAttr::Rtr { dest: Some(dest) })
-            .unwrap();
-    }
-
-    fn to_rts(&self) {
-        let rts = QpAttr::Rts {
-            sq_psn: Psn(7),
-            timeout: 20,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            max_rd_atomic: 8,
-        };
-        self.hca.modify_qp(self.qp, &rts).unwrap();
-    }
-
     fn connect(&self, peer: &Self) {
-        self.to_rtr(peer.hca.port().av, peer.qp);
-        self.to_rts();
+        let dest = RcDest::new(peer.hca.port().av, peer.qp, Psn(7), Mtu::M4096);
+        let start = RcStart {
+            timeout: 20,
+            ..RcStart::new(dest, Psn(7))
+        };
+        for attr in start.attrs() {
+            self.hca.modify_qp(self.qp, &attr).unwrap();
+        }
     }
 
     fn post(&self, wr_id: u64, op: SendOp, len: usize) {

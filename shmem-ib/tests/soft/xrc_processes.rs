@@ -17,7 +17,7 @@ use shmem_ib::soft::xrc::{FILE_LEN, SharedWindow};
 use shmem_ib::soft::{SoftConfig, SoftHca};
 use shmem_ib::verbs::{
     Access, AddressVector, Completion, Cq, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
-    Rkey, SendOp, SendWr, SrqInit, SrqKind, SrqNum, WcStatus,
+    RcStart, Rkey, SendOp, SendWr, SrqInit, SrqKind, SrqNum, WcStatus,
 };
 use shmem_ib_kit::conformance::Region;
 
@@ -56,31 +56,9 @@ fn map(fd: RawFd, skip: usize) -> *mut u8 {
 }
 
 fn attrs(ini: bool, av: AddressVector, qpn: Qpn) -> Vec<QpAttr> {
-    let dest = RcDest {
-        av,
-        qpn,
-        rq_psn: PSN,
-        mtu: Mtu::M1024,
-        max_dest_rd_atomic: 4,
-        min_rnr_timer: 1,
-    };
-    let mut attrs = vec![
-        QpAttr::Init {
-            access: Access::ALL,
-            qkey: None,
-        },
-        QpAttr::Rtr { dest: Some(dest) },
-    ];
-    if ini {
-        attrs.push(QpAttr::Rts {
-            sq_psn: PSN,
-            timeout: 18,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            max_rd_atomic: 4,
-        });
-    }
-    attrs
+    let dest = RcDest::new(av, qpn, PSN, Mtu::M1024);
+    let attrs = RcStart::new(dest, PSN).attrs();
+    attrs[..if ini { 3 } else { 2 }].to_vec()
 }
 
 fn parse<T: FromStr>(word: Option<&str>) -> T {

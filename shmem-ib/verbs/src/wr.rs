@@ -200,6 +200,27 @@ pub enum QpAttr {
 }
 
 impl QpAttr {
+    /// What takes a UD queue pair from RESET to RTS, one after the other.
+    #[must_use]
+    pub const fn of_ud(qkey: Qkey, sq_psn: Psn) -> [Self; 3] {
+        [
+            Self::Init {
+                access: Access::NONE,
+                qkey: Some(qkey),
+            },
+            Self::Rtr { dest: None },
+            Self::Rts {
+                sq_psn,
+                timeout: 0,
+                retry_cnt: 0,
+                rnr_retry: 0,
+                max_rd_atomic: 0,
+            },
+        ]
+    }
+}
+
+impl QpAttr {
     /// The state that this leads to.
     #[must_use]
     pub const fn target(&self) -> QpState {

@@ -1,6 +1,6 @@
 //! The rules of making room, and of changed segments, one by one.
 
-use super::tests::{Side, connected, memory};
+use super::tests::{Side, connected, memory, only};
 use super::*;
 use crate::interface::Action;
 use crate::message::{Body, Message, Segment};
@@ -69,24 +69,12 @@ fn a_busy_peer_asks_for_patience_and_keeps_its_queue_pair() {
     b.receive_all(&drain);
     for _ in 0..50 {
         let wait = b.event(Handshake::busy);
-        assert!(matches!(
-            wait[..],
-            [Message {
-                body: Body::Wait,
-                ..
-            }]
-        ));
+        assert_eq!(only(&wait).body, Body::Wait);
         a.receive_all(&wait);
         let again = a.timeout();
         assert!(is_drain(&again[0], true));
         let wait = b.receive_all(&again);
-        assert!(matches!(
-            wait[..],
-            [Message {
-                body: Body::Wait,
-                ..
-            }]
-        ));
+        assert_eq!(only(&wait).body, Body::Wait);
         a.receive_all(&wait);
     }
     assert!(!destroyed(&a) && !destroyed(&b));
@@ -143,14 +131,7 @@ fn who_is_still_connecting_may_finish_that_first() {
     assert!(is_drain(&drain[0], true), "B has posted nothing");
     // A learns from the DRAIN that B is ready for it, and gets what it lacks.
     let asked = a.receive_all(&drain);
-    assert!(matches!(
-        asked[..],
-        [Message {
-            body: Body::Offer(_),
-            want_reply: true,
-            ..
-        }]
-    ));
+    assert!(only(&asked).want_reply && matches!(only(&asked).body, Body::Offer(_)));
     let reply = b.receive_all(&asked);
     a.receive_all(&reply);
     assert_eq!((a.phase(), b.phase()), (Phase::Open, Phase::Draining));
@@ -204,13 +185,7 @@ fn a_wanted_connection_waits_in_line_with_its_ticket() {
     assert_eq!(request[0].ticket, 1);
     b.may_create = false;
     let wait = b.receive_all(&request);
-    assert!(matches!(
-        wait[..],
-        [Message {
-            body: Body::Wait,
-            ..
-        }]
-    ));
+    assert_eq!(only(&wait).body, Body::Wait);
     assert_eq!(
         (b.machine.waiting(1), b.stats.requests_queued),
         (Some((1, 0)), 1)
@@ -258,13 +233,7 @@ fn more_segments_are_told_until_they_are_acknowledged() {
     let ack = a.receive_all(&again);
     let news = |action: &Action| matches!(action, Action::SegmentsAdded);
     assert!(done(&a, news));
-    assert!(matches!(
-        ack[..],
-        [Message {
-            body: Body::SegmentsAck(2),
-            ..
-        }]
-    ));
+    assert_eq!(only(&ack).body, Body::SegmentsAck(2));
     // The acknowledgement is lost: another is given for the asking.
     let again = b.timeout();
     assert_eq!(a.receive_all(&again), ack);

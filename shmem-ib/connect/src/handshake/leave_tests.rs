@@ -1,6 +1,6 @@
 //! The rules of leaving one by one.
 
-use super::tests::{MS, Side, connected, pair};
+use super::tests::{MS, Side, connected, only, pair};
 use super::*;
 use crate::interface::{Action, Failure, Verdict};
 use crate::message::{Body, Message};
@@ -150,13 +150,7 @@ fn who_has_operations_under_way_asks_for_patience() {
     a.receive_all(&bye);
     assert!(a.done.contains(&Action::PeerLeft { waits: true }));
     let wait = a.event(Handshake::busy);
-    assert!(matches!(
-        wait[..],
-        [Message {
-            body: Body::Wait,
-            ..
-        }]
-    ));
+    assert_eq!(only(&wait).body, Body::Wait);
     let mut verdict = None;
     b.event(|h, cx| verdict = Some(h.handle_message(cx, wait[0].clone())));
     assert_eq!(verdict, Some(Verdict::Accepted));

@@ -59,31 +59,14 @@ impl Side {
         f: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
     ) -> Vec<Message> {
         let mut actions = Actions::new();
-        let mut cx = Context {
-            now: self.now,
-            local: &self.local,
-            rng: &mut self.rng,
-            actions: &mut actions,
-            stats: &mut self.stats,
-            clock: &mut self.clock,
-            may_create: self.may_create,
-        };
-        f(&mut self.machine, &mut cx);
+        self.call(&mut actions, f);
         let mut sent = Vec::new();
         let mut at = 0;
         while at < actions.len() {
             if actions[at].1 == Action::CreateQp {
                 self.next_qpn += 1;
-                let mut cx = Context {
-                    now: self.now,
-                    local: &self.local,
-                    rng: &mut self.rng,
-                    actions: &mut actions,
-                    stats: &mut self.stats,
-                    clock: &mut self.clock,
-                    may_create: self.may_create,
-                };
-                self.machine.qp_created(&mut cx, Qpn(self.next_qpn));
+                let qpn = Qpn(self.next_qpn);
+                self.call(&mut actions, |h, cx| h.qp_created(cx, qpn));
             }
             at += 1;
         }
@@ -102,6 +85,23 @@ impl Side {
             }
         }
         sent
+    }
+
+    fn call<R>(
+        &mut self,
+        actions: &mut Actions,
+        f: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
+    ) {
+        let mut cx = Context {
+            now: self.now,
+            local: &self.local,
+            rng: &mut self.rng,
+            actions,
+            stats: &mut self.stats,
+            clock: &mut self.clock,
+            may_create: self.may_create,
+        };
+        f(&mut self.machine, &mut cx);
     }
 
     pub(super) fn connect(&mut self) -> Vec<Message> {
@@ -129,6 +129,13 @@ impl Side {
     pub(super) fn phase(&self) -> Phase {
         self.machine.phase()
     }
+}
+
+pub(super) fn only(sent: &[Message]) -> &Message {
+    let [message] = sent else {
+        panic!("one message: {sent:?}")
+    };
+    message
 }
 
 pub(super) fn memory<const N: usize>(segments: [Segment; N]) -> Memory {
@@ -332,13 +339,7 @@ fn wait_keeps_the_asker_alive_and_the_answer_comes_by_itself() {
     let mut wait = b.receive_all(&request);
     assert_eq!(b.phase(), Phase::Preparing);
     for _ in 0..1000 {
-        assert!(matches!(
-            wait[..],
-            [Message {
-                body: Body::Wait,
-                ..
-            }]
-        ));
+        assert_eq!(only(&wait).body, Body::Wait);
         a.receive_all(&wait);
         let before = a.now;
         let again = a.timeout();
@@ -383,17 +384,22 @@ fn both_may_want_before_either_is_ready() {
     b.local.memory = Some(Memory::default());
     let answer = b.event(Handshake::ready);
     // B wants too, and has not asked: its answer does.
-    assert!(matches!(
-        answer[..],
-        [Message {
-            want_reply: true,
-            echo: Some(_),
-            ..
-        }]
-    ));
+    assert!(only(&answer).want_reply && answer[0].echo.is_some());
     let reply = a.receive_all(&answer);
     b.receive_all(&reply);
     assert_open_together(&a, &b);
+}
+
+/// A makes room, and B is silent.
+fn give_up(a: &mut Side, b: &mut Side) {
+    a.event(Handshake::evict);
+    let (qpn, _) = a.machine.local_qp().unwrap();
+    a.event(|h, cx| h.drained(cx, qpn));
+    while a.phase() == Phase::Draining {
+        a.timeout();
+    }
+    b.now = a.now;
+    a.done.clear();
 }
 
 /// A has given its queue pair up, since B was silent when it made room; B lives, and still has its own.
@@ -404,14 +410,7 @@ fn half_forgotten() -> (Side, Side) {
         a.receive_all(&request)
     };
     b.receive_all(&reply);
-    a.event(Handshake::evict);
-    let (qpn, _) = a.machine.local_qp().unwrap();
-    a.event(|h, cx| h.drained(cx, qpn));
-    while a.phase() == Phase::Draining {
-        a.timeout();
-    }
-    b.now = a.now;
-    a.done.clear();
+    give_up(&mut a, &mut b);
     b.done.clear();
     (a, b)
 }
@@ -453,28 +452,14 @@ fn an_offer_bound_to_an_earlier_queue_pair_is_not_linked() {
     let for_the_old = b.connect();
     assert!(for_the_old[0].echo.is_some());
     // A is as if it had never heard B, and has another queue pair.
-    a.event(Handshake::evict);
-    let (qpn, _) = a.machine.local_qp().unwrap();
-    a.event(|h, cx| h.drained(cx, qpn));
-    while a.phase() == Phase::Draining {
-        a.timeout();
-    }
-    b.now = a.now;
-    a.done.clear();
+    give_up(&mut a, &mut b);
     a.connect();
     let unlinked = a.receive_all(&for_the_old);
     assert_eq!(a.phase(), Phase::Offered, "b's belongs to the old one");
-    assert!(matches!(unlinked[..], [Message { echo: None, .. }]));
+    assert_eq!(only(&unlinked).echo, None);
     // B learns of the new one, moves its queue pair, and asks again at once.
     let request = b.receive_all(&unlinked);
-    assert!(matches!(
-        request[..],
-        [Message {
-            want_reply: true,
-            echo: Some(_),
-            ..
-        }]
-    ));
+    assert!(only(&request).want_reply && request[0].echo.is_some());
     let reply = a.receive_all(&request);
     b.receive_all(&reply);
     assert_open_together(&a, &b);

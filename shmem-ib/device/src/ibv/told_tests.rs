@@ -11,8 +11,8 @@ use crate::sysfs::tests::Tree;
 use crate::{OpenError, Opened, Request, VerbsOptions, open};
 use shmem_soft::SoftConfig;
 use shmem_verbs::{
-    Access, AddressVector, Gid, Hca, Mtu, Pkey, Psn, Qkey, QpAttr, QpInit, QpType, Qpn, RcDest,
-    RcStart, SendOp, SendWr,
+    AddressVector, Gid, Hca, Mtu, Pkey, Psn, Qkey, QpAttr, QpInit, QpType, Qpn, RcDest, RcStart,
+    SendOp, SendWr,
 };
 
 /// A machine with a fake device, and what is asked of it.
@@ -79,22 +79,8 @@ impl Machine {
         let ud = device
             .create_qp(&QpInit::new(QpType::Ud, cq))
             .expect("a queue pair");
-        let ladder = [
-            QpAttr::Init {
-                access: Access::NONE,
-                qkey: Some(Qkey(1)),
-            },
-            QpAttr::Rtr { dest: None },
-            QpAttr::Rts {
-                sq_psn: Psn::new(3),
-                timeout: 0,
-                retry_cnt: 0,
-                rnr_retry: 0,
-                max_rd_atomic: 0,
-            },
-        ];
-        for attr in &ladder {
-            device.modify_qp(ud, attr).expect("its next state");
+        for attr in QpAttr::of_ud(Qkey(1), Psn::new(3)) {
+            device.modify_qp(ud, &attr).expect("its next state");
         }
         let op = SendOp::UdSend {
             av,

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use super::Fabric;
@@ -266,6 +267,18 @@ pub fn state<H: Hca>(hca: &H, qp: Qpn) -> QpState {
         Err(VerbsError::InvalidAttr { .. }) => QpState::Init,
         other => panic!("the state of QP {qp}: {other:?}"),
     }
+}
+
+/// Expects that attributes are refused.
+///
+/// # Panics
+/// They are not.
+#[track_caller]
+pub(super) fn is_invalid<T: Debug>(got: Result<T, VerbsError>) {
+    assert!(
+        matches!(got, Err(VerbsError::InvalidAttr { .. })),
+        "{got:?}"
+    );
 }
 
 /// Two connected queue pairs with memory.

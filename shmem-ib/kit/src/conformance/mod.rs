@@ -135,6 +135,12 @@ pub trait Fabric {
         held
     }
 
+    /// Whether numbers of what is gone are checked; if not, tells so.
+    fn checks_handles(&self) -> bool {
+        let checks = self.beyond().checks_handles;
+        self.holds(checks, "numbers of what is gone are not checked")
+    }
+
     /// `lapsed`; if it is, tells which lapse is taken into account.
     fn forgives(&self, lapsed: bool, what: &'static str) -> bool {
         if lapsed {

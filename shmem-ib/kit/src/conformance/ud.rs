@@ -3,7 +3,7 @@
 use super::Fabric;
 use super::harness::{Link, Options, Side, pattern, state};
 use shmem_verbs::{
-    Access, GRH_LEN, Hca, Psn, Qkey, QpAttr, QpState, QpType, SendOp, SendWr, VerbsError, WcOpcode,
+    GRH_LEN, Hca, Psn, Qkey, QpAttr, QpState, QpType, SendOp, SendWr, VerbsError, WcOpcode,
     WcStatus,
 };
 
@@ -16,21 +16,7 @@ fn pair<F: Fabric>(fabric: &F) -> Link<'_, F> {
 fn pair_with<F: Fabric>(fabric: &F, options: Options) -> Link<'_, F> {
     let link = Link::unconnected(fabric, QpType::Ud, options);
     for side in [&link.a, &link.b] {
-        let attrs = [
-            QpAttr::Init {
-                access: Access::NONE,
-                qkey: Some(KEY),
-            },
-            QpAttr::Rtr { dest: None },
-            QpAttr::Rts {
-                sq_psn: Psn(0xff_ffff),
-                timeout: 0,
-                retry_cnt: 0,
-                rnr_retry: 7,
-                max_rd_atomic: 0,
-            },
-        ];
-        for attr in attrs {
+        for attr in QpAttr::of_ud(KEY, Psn(0xff_ffff)) {
             side.hca.modify_qp(side.qp, &attr).expect("modify_qp");
         }
     }

@@ -151,12 +151,8 @@ mod tests {
         let cq = engine.create_cq(4).unwrap();
         let qp = engine.create_qp(&QpInit::new(QpType::Rc, cq)).unwrap();
         let dest = RcDest {
-            av,
-            qpn: qp,
-            rq_psn: Psn(0),
-            mtu: Mtu::M256,
             max_dest_rd_atomic: 0,
-            min_rnr_timer: 0,
+            ..RcDest::new(av, qp, Psn(0), Mtu::M256)
         };
         for attr in RcStart::new(dest, Psn(0)).attrs() {
             engine.modify_qp(qp, &attr).unwrap();

@@ -7,8 +7,8 @@ use crate::endpoint::wr_id::Whose;
 use crate::message::MAX_LEN;
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{
-    Access, Completion, Cq, GRH_LEN, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp,
-    SendWr, Sge, VerbsError,
+    Completion, Cq, GRH_LEN, Hca, Psn, Qkey, QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge,
+    VerbsError,
 };
 
 /// Datagrams that may be on their way out; more are dropped, and repeated later.
@@ -49,22 +49,9 @@ impl UdPort {
         let qpn = hca
             .create_qp(&init)
             .map_err(ConnError::verbs("create the UD queue pair"))?;
-        let ladder = [
-            QpAttr::Init {
-                access: Access::NONE,
-                qkey: Some(qkey),
-            },
-            QpAttr::Rtr { dest: None },
-            QpAttr::Rts {
-                sq_psn: Psn::new(rng.next_u32()),
-                timeout: 0,
-                retry_cnt: 0,
-                rnr_retry: 0,
-                max_rd_atomic: 0,
-            },
-        ];
+        let attrs = QpAttr::of_ud(qkey, Psn::new(rng.next_u32()));
         let start = || {
-            for attr in &ladder {
+            for attr in &attrs {
                 hca.modify_qp(qpn, attr)
                     .map_err(ConnError::verbs("start the UD queue pair"))?;
             }

@@ -56,17 +56,23 @@ impl<H: Hca> Endpoint<H> {
     }
 }
 
-impl<H: Hca> Context<'_, H> {
+impl<'a, H: Hca> Context<'a, H> {
+    /// The endpoint, if it is open still.
+    pub(super) fn lock(self) -> Result<Locked<'a, H>, ConnError> {
+        let locked = self.endpoint.lock();
+        match locked.life.closed {
+            true => Err(locked.over()),
+            false => Ok(locked),
+        }
+    }
+
     /// Returns when every operation of this context that was started before, by any thread, is
     /// complete at its target.
     ///
     /// # Errors
     /// The first error of an operation of this context that nobody waited for since the last `quiet`.
     pub fn quiet(self) -> Result<(), ConnError> {
-        let mut locked = self.endpoint.lock();
-        if locked.life.closed {
-            return Err(locked.over());
-        }
+        let mut locked = self.lock()?;
         if locked.is_busy() {
             locked.wait_for_context(self.id, None);
         }
@@ -87,19 +93,11 @@ impl<H: Hca> Context<'_, H> {
     /// # Errors
     /// The first error of an operation of this context that nobody waited for since the last `quiet`.
     pub fn quiet_towards(self, pe: u32) -> Result<(), ConnError> {
-        let mut locked = self.endpoint.lock();
-        if locked.life.closed {
-            return Err(locked.over());
-        }
+        let mut locked = self.lock()?;
         if locked.is_busy() {
             locked.wait_for_context(self.id, Some(pe));
         }
-        locked
-            .accounts
-            .of(self.id)
-            .lost_error
-            .take()
-            .map_or(Ok(()), Err)
+        locked.lost_error(self.id)
     }
 
     /// Returns when the sources of all puts of this context that were started before with
@@ -121,10 +119,7 @@ impl<H: Hca> Context<'_, H> {
     }
 
     fn release(self, towards: Option<u32>) -> Result<(), ConnError> {
-        let mut locked = self.endpoint.lock();
-        if locked.life.closed {
-            return Err(locked.over());
-        }
+        let mut locked = self.lock()?;
         // The device copies what is short while it is told.
         if !locked.sends.held.is_empty() {
             locked.ring();
@@ -170,6 +165,13 @@ impl<H: Hca> Context<'_, H> {
 
 pub(super) fn has_reached(peer: Option<&Peer>, mark: Mark) -> bool {
     peer.is_none_or(|peer| peer.has_reached(mark))
+}
+
+impl<H: Hca> Driver<H> {
+    /// Gives the error that a context still owes, once.
+    pub(super) fn lost_error(&mut self, id: ContextId) -> Result<(), ConnError> {
+        self.accounts.of(id).lost_error.take().map_or(Ok(()), Err)
+    }
 }
 
 impl<H: Hca> Locked<'_, H> {

@@ -77,10 +77,7 @@ impl<H: Hca> Context<'_, H> {
     /// # Errors
     /// As for [`is_past`](Self::is_past).
     pub fn wait_for(self, point: &Point) -> Result<(), ConnError> {
-        let mut locked = self.endpoint.lock();
-        if locked.life.closed {
-            return Err(locked.over());
-        }
+        let mut locked = self.lock()?;
         if let Some(mark) = point.mark {
             locked.wait_for_marks(&[(point.pe, mark)]);
         }
@@ -94,10 +91,5 @@ impl<H: Hca> Context<'_, H> {
 impl<H: Hca> Driver<H> {
     fn has_composed(&mut self, id: ContextId, pe: u32) -> bool {
         self.accounts.of(id).composed > 0 && !self.ops.composed_of(id, Some(pe)).is_empty()
-    }
-
-    /// Gives the error that a context still owes, once.
-    fn lost_error(&mut self, id: ContextId) -> Result<(), ConnError> {
-        self.accounts.of(id).lost_error.take().map_or(Ok(()), Err)
     }
 }

@@ -8,7 +8,7 @@ use super::unwilling::Rule;
 use super::{SoftConfig, SoftHca};
 use shmem_connect::endpoint::{ConnError, Endpoint, EndpointConfig, Source};
 use shmem_ib_kit::job::{Job, Plain as _};
-use shmem_verbs::{Hca, Mtu, Qkey, QpAttr, QpInit, QpType, SendOp, SendWr};
+use shmem_verbs::{Hca, Mtu, Psn, Qkey, QpAttr, QpInit, QpType, SendOp, SendWr};
 
 /// 64-bit words of a long put: 1 MiB.
 const WORDS: usize = 1 << 17;
@@ -266,18 +266,7 @@ fn lost_completions_end_the_endpoint() {
         let cq = hca.lock().engine.cqs.any().expect("the endpoint's");
         // Somebody posts what the endpoint has not reckoned with.
         let qp = hca.create_qp(&QpInit::new(QpType::Ud, cq)).expect("a QP");
-        let init = QpAttr::Init {
-            access: shmem_verbs::Access::NONE,
-            qkey: Some(Qkey(1)),
-        };
-        let rts = QpAttr::Rts {
-            sq_psn: shmem_verbs::Psn::new(0),
-            timeout: 0,
-            retry_cnt: 0,
-            rnr_retry: 0,
-            max_rd_atomic: 0,
-        };
-        for attr in [init, QpAttr::Rtr { dest: None }, rts] {
+        for attr in QpAttr::of_ud(Qkey(1), Psn::new(0)) {
             hca.modify_qp(qp, &attr).expect("ready to send");
         }
         let to = job.job.pes[1].endpoint.ud_address();

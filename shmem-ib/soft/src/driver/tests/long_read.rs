@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{SoftConfig, SoftHca};
 use crate::wire::{Bth, Ext, Flow, Header, Opcode, Reth};
 use shmem_verbs::{
-    Access, AddressVector, Completion, Hca, Mtu, Psn, QpAttr, QpInit, QpType, Qpn, RcDest,
+    Access, AddressVector, Completion, Hca, Mtu, Psn, QpInit, QpType, Qpn, RcDest, RcStart,
 };
 
 const LEN: usize = 64 << 20;
@@ -23,20 +23,9 @@ fn asked() -> (SoftHca, shmem_verbs::Cq) {
         gid: there.ip().into(),
         udp_port: there.port(),
     };
-    let dest = RcDest {
-        av: there,
-        qpn: Qpn(7),
-        rq_psn: Psn::new(5),
-        mtu: Mtu::M4096,
-        max_dest_rd_atomic: 1,
-        min_rnr_timer: 0,
-    };
-    let init = QpAttr::Init {
-        access: Access::ALL,
-        qkey: None,
-    };
-    for attr in [init, QpAttr::Rtr { dest: Some(dest) }] {
-        hca.modify_qp(qp, &attr).expect("ready to receive");
+    let dest = RcDest::new(there, Qpn(7), Psn::new(5), Mtu::M4096);
+    for attr in RcStart::new(dest, Psn::new(5)).attrs() {
+        hca.modify_qp(qp, &attr).expect("its next state");
     }
     let memory: &'static mut [u8] = Box::leak(vec![0; LEN].into_boxed_slice());
     // SAFETY: it is never freed, and nobody else accesses it.

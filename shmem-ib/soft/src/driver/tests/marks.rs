@@ -38,22 +38,8 @@ impl Hearer {
             ..QpInit::new(QpType::Ud, cq)
         };
         let qpn = hca.create_qp(&init).expect("a queue pair");
-        let ladder = [
-            QpAttr::Init {
-                access: Access::NONE,
-                qkey: Some(QKEY),
-            },
-            QpAttr::Rtr { dest: None },
-            QpAttr::Rts {
-                sq_psn: Psn::new(3),
-                timeout: 0,
-                retry_cnt: 0,
-                rnr_retry: 0,
-                max_rd_atomic: 0,
-            },
-        ];
-        for attr in &ladder {
-            hca.modify_qp(qpn, attr).expect("its next state");
+        for attr in QpAttr::of_ud(QKEY, Psn::new(3)) {
+            hca.modify_qp(qpn, &attr).expect("its next state");
         }
         let memory: &'static mut [u8] = Box::leak(vec![0; 8 * 64].into_boxed_slice());
         let access = Access::LOCAL_WRITE;

@@ -30,14 +30,7 @@ fn engine() -> (Engine<VecMemory>, Cq, Qpn) {
         ..QpInit::new(QpType::Ud, cq)
     };
     let qpn = engine.create_qp(&init).unwrap();
-    let attrs = [
-        QpAttr::Init {
-            access: Access::NONE,
-            qkey: Some(QKEY),
-        },
-        QpAttr::Rtr { dest: None },
-    ];
-    for attr in &attrs {
+    for attr in &QpAttr::of_ud(QKEY, Psn(0))[..2] {
         engine.modify_qp(qpn, attr).unwrap();
     }
     let sges = [Sge {

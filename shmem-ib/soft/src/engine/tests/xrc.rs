@@ -271,14 +271,7 @@ fn each_type_of_queue_pair_hears_its_own_service_only() {
                 ..QpInit::new(ty, cq)
             };
             let qpn = engine.create_qp(&init).unwrap();
-            let dest = RcDest {
-                av: peer,
-                qpn: Qpn(9),
-                rq_psn: PSN,
-                mtu: Mtu::M1024,
-                max_dest_rd_atomic: 1,
-                min_rnr_timer: 1,
-            };
+            let dest = RcDest::new(peer, Qpn(9), PSN, Mtu::M1024);
             for attr in RcStart::new(dest, PSN).attrs() {
                 engine.modify_qp(qpn, &attr).unwrap();
             }
