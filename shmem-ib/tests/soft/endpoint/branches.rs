@@ -287,7 +287,8 @@ fn a_branch_per_thread() {
 #[test]
 fn closing_completes_what_branches_have_under_way() {
     for served in [true, false] {
-        let job = Job::new(2);
+        // Longer than a busy machine keeps a PE from its turn.
+        let job = Job::with(2, |config, _| config.linger = Duration::from_secs(20));
         let mut branch = Branch::new(&job.pes[0], 1, 0);
         branch.put(1, 0, 1).unwrap();
         branch.endpoint.quiet().unwrap();
