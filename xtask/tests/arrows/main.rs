@@ -14,9 +14,6 @@ use std::path::{Path, PathBuf};
 use names::{Arrows, Crate};
 use xtask::build::workspace;
 
-/// Arrows that close a circle and are there still: `FILE -> FILE`, one a line. Lines may only go.
-const CLOSING: &str = include_str!("closing.txt");
-
 /// Roots of all libraries and programs.
 fn roots(folder: &Path, out: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the repository") {
@@ -70,18 +67,10 @@ fn circles(arrows: &Arrows) -> BTreeSet<BTreeSet<usize>> {
         .collect()
 }
 
-/// All circles of a crate without the arrows that are excused; the report names both sides and what one takes from the other.
-fn report(found: &Crate, excused: &mut BTreeSet<&str>) -> String {
-    let all = found.arrows();
+/// All circles of a crate; the report names both sides and what one takes from the other.
+fn report(found: &Crate) -> String {
+    let arrows = found.arrows();
     let name = |file: usize| short(&found.files[file]);
-    let in_circles = circles(&all);
-    let mut arrows = all.clone();
-    arrows.retain(|(from, to), _| {
-        let closes = in_circles
-            .iter()
-            .any(|circle| circle.contains(from) && circle.contains(to));
-        !(closes && excused.remove(&*format!("{} -> {}", name(*from), name(*to))))
-    });
     let mut report = String::new();
     for circle in circles(&arrows) {
         writeln!(report, "{} files use each other in a circle:", circle.len()).unwrap();
@@ -107,16 +96,8 @@ fn no_files_use_each_other_in_a_circle() {
     let mut all = Vec::new();
     roots(workspace(), &mut all);
     assert!(all.len() > 50, "the crates were not found");
-    let mut excused: BTreeSet<_> = CLOSING.lines().collect();
-    let report: String = all
-        .iter()
-        .map(|root| report(&Crate::read(root), &mut excused))
-        .collect();
+    let report: String = all.iter().map(|root| report(&Crate::read(root))).collect();
     assert!(report.is_empty(), "{report}");
-    assert!(
-        excused.is_empty(),
-        "these close no circle any more, take them out of closing.txt: {excused:#?}"
-    );
 }
 
 /// The order of modules that a `lib.rs` states by groups of `mod` lines, from the bottom up.
@@ -161,9 +142,6 @@ fn modules_use_those_of_their_group_and_of_groups_before() {
                 short(&found.files[*from]),
                 short(&found.files[*to])
             );
-            if CLOSING.lines().any(|line| line == arrow) {
-                continue;
-            }
             let (Some((low, from)), Some((high, to))) = (group(*from), group(*to)) else {
                 continue;
             };
@@ -206,7 +184,7 @@ fn a_circle_is_found_and_both_sides_are_named() {
     );
     write("three.rs", "pub use crate::One;");
     let found = Crate::read(&folder.join("lib.rs"));
-    let report = report(&found, &mut BTreeSet::new());
+    let report = report(&found);
     fs::remove_dir_all(&folder).unwrap();
     let [one, two] = ["one/inner.rs", "two.rs"].map(|name| short(&folder.join(name)));
     assert_eq!(
