@@ -169,7 +169,9 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
             return 0;
         }
     };
-    if let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages) {
+    if !cli.quiet
+        && let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages)
+    {
         complain(&notice, 0);
     }
     // SAFETY: one thread, as promised by the caller.
@@ -186,7 +188,7 @@ unsafe fn run(cli: &Cli, job: job::Job, outer: Option<driver::Outer>) -> u8 {
             complain(note, 0);
         }
     }
-    if cli.inherited.verbose || cli.dry_run {
+    if (cli.inherited.verbose && outer.is_none()) || cli.dry_run {
         let shown = driver::put(Stream::Err, job::describe(&job, !cli.dry_run));
         if cli.dry_run {
             return shown.map_or_else(|lost| lost.status, |()| 0);

@@ -199,6 +199,7 @@ fn either_ends_a_job_of_shmrun_which_says_who() {
             // cause, and how PE 3 ended in the last line.
             let by_peer = message.contains(" on node ") && !message.contains("PE 3 ");
             if by_peer {
+                assert_ne!(out.code(), 0, "{what}: {out:?}");
                 assert!(
                     ends.iter().any(|ends| ends.contains("status 7: PE 3")),
                     "{out:?}"

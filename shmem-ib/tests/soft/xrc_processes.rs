@@ -56,7 +56,10 @@ fn map(fd: RawFd, skip: usize) -> *mut u8 {
 }
 
 fn attrs(ini: bool, av: AddressVector, qpn: Qpn) -> Vec<QpAttr> {
-    let dest = RcDest::new(av, qpn, PSN, Mtu::M1024);
+    let dest = RcDest {
+        max_dest_rd_atomic: 4,
+        ..RcDest::new(av, qpn, PSN, Mtu::M1024)
+    };
     let attrs = RcStart::new(dest, PSN).attrs();
     attrs[..if ini { 3 } else { 2 }].to_vec()
 }

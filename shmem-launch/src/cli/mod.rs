@@ -54,14 +54,26 @@ pub enum Export {
 }
 
 impl std::str::FromStr for Export {
-    type Err = std::convert::Infallible;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "all" => Self::All,
-            "none" => Self::None,
-            names => Self::Only(names.split(',').map(str::to_owned).collect()),
-        })
+    fn from_str(text: &str) -> Result<Self, String> {
+        // Slurm has these in capital letters.
+        let is = |name: &str, word: &str| name.eq_ignore_ascii_case(word);
+        let names: Vec<_> = text.split(',').collect();
+        match names[..] {
+            [all] if is(all, "all") => return Ok(Self::All),
+            [none] if is(none, "none") => return Ok(Self::None),
+            _ => {}
+        }
+        let wrong = |name: &&&str| {
+            name.is_empty() || name.contains('=') || is(name, "all") || is(name, "none")
+        };
+        match names.iter().find(wrong) {
+            Some(name) => Err(format!(
+                "'{name}' is no name of a variable to pass on; -x NAME=VALUE sets one"
+            )),
+            None => Ok(Self::Only(names.into_iter().map(str::to_owned).collect())),
+        }
     }
 }
 
@@ -152,7 +164,7 @@ pub struct Cli {
     pub keep_going: bool,
 
     /// Write times of the start, ends and figures of the PEs to a file; - is standard output. If its name ends in
-    /// .json (also -.json), it is JSON with the end, CPU time and memory of each PE; if in .html, a page with pictures:
+    /// .json (-.json is standard output), it is JSON with the end, CPU time and memory of each PE; if in .html, a page with pictures:
     /// which PEs talked with each other, in what the time went, what was waited for. May be given several times
     #[arg(long, value_name = "FILE", help_heading = TELL, value_hint = ValueHint::FilePath)]
     pub report: Vec<OsString>,
@@ -176,7 +188,7 @@ pub struct Cli {
     pub output: Option<OsString>,
 
     /// Print neither hints nor, on a terminal, how far a start has come that takes longer than a second
-    #[arg(short, long, help_heading = TELL, conflicts_with = "verbose")]
+    #[arg(short, long, help_heading = TELL)]
     pub quiet: bool,
 
     /// Show where the PEs would run, check memory and limits, and start nothing
@@ -307,11 +319,12 @@ pub struct Inherited {
 
     /// What PEs find of the environment of shmrun, beside the settings and what options set: all (on other hosts
     /// nothing of theirs), none, or the variables of a list [default: on this machine all, on other hosts what
-    /// describes no host or session]
+    /// describes no host or session]. mpiexec's -genvall, -genvnone and -genvlist are the same
     #[arg(long, value_name = "all|none|NAME,...", help_heading = PROGRAM)]
     pub export: Option<Export>,
 
-    /// Print what is started and where, to what each PE is bound, and with what status each PE ended
+    /// Print what is started and where, to what each PE is bound, and with what status each PE ended;
+    /// --report-bindings and --print-all-exitcodes are the same
     #[arg(short, long, help_heading = TELL, overrides_with = "verbose")]
     pub verbose: bool,
 

@@ -234,6 +234,19 @@ fn names_of_other_launchers_are_ours() {
         let parsed = |options| parse(&format!("shmrun {options} p")).unwrap();
         assert_eq!(parsed(theirs), parsed(ours), "{theirs}");
     }
+    for export in ["ALL", "None"] {
+        assert!(parse(&format!("shmrun --export={export} p")).is_ok());
+    }
+    for wrong in [
+        "--export=",
+        "--export=A,,B",
+        "--export=A=1",
+        "--export=all,A",
+        "--genvall=x",
+    ] {
+        assert!(parse(&format!("shmrun {wrong} p")).is_err(), "{wrong}");
+    }
+    assert!(parse("shmrun -q -v p").unwrap().quiet);
     // Behind the program stands what belongs to it.
     assert_eq!(parse("shmrun p --spawn exec").unwrap().command.len(), 3);
 }
@@ -241,6 +254,7 @@ fn names_of_other_launchers_are_ours() {
 #[test]
 fn dropped_options_are_refused_with_what_replaces_them() {
     for (option, instead) in [
+        ("--allocation none", "SHMEM_ALLOCATION=WHICH"),
         ("--spawn exec", "SHMEM_SPAWN=HOW"),
         ("--tree-degree=2", "SHMEM_TREE_DEGREE=K"),
         ("--report-json f", "--report FILE.json"),

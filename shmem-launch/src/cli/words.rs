@@ -1,7 +1,8 @@
 //! From the words that were typed to those that clap reads, one list for each program of the job.
 //!
 //! mpiexec's long options have a single dash (`-np`, `-genv`), two of them take two words (`-genv NAME
-//! VALUE`), some have another name here ([`SAME`]), a lone `:` begins the next program, and a file (`--configfile`) may hold what would be typed.
+//! VALUE`), some have another name here
+//! ([`SAME`]), a lone `:` begins the next program, and a file (`--configfile`) may hold what would be typed.
 //! All of that holds only in front of a program: what follows it belongs to it.
 
 use std::ffi::{OsStr, OsString};
@@ -28,11 +29,11 @@ const SAME: [(&str, &str); 5] = [
 
 /// Options that earlier versions had, and what replaces them.
 const DROPPED: [(&str, &str); 5] = [
-    ("allocation", "SHMEM_ALLOCATION=WHICH"),
+    ("allocation", "--genv SHMEM_ALLOCATION=WHICH"),
     ("no-progress", "--quiet"),
     ("report-json", "--report FILE.json"),
-    ("spawn", "SHMEM_SPAWN=HOW"),
-    ("tree-degree", "SHMEM_TREE_DEGREE=K"),
+    ("spawn", "--genv SHMEM_SPAWN=HOW"),
+    ("tree-degree", "--genv SHMEM_TREE_DEGREE=K"),
 ];
 
 /// The other of a pair of which a long option, with one dash or two, is the first.
@@ -148,12 +149,12 @@ fn take_program(
         }
         if let Some(ours) = listed(&SAME, bytes) {
             let mut ours = OsString::from(ours);
+            let value = bytes.iter().position(|&b| b == b'=');
+            let value = value.map(|at| OsStr::from_bytes(&bytes[at + 1..]).to_owned());
             if ours.as_bytes().ends_with(b"=") {
-                let value = bytes
-                    .iter()
-                    .position(|&b| b == b'=')
-                    .map(|at| OsStr::from_bytes(&bytes[at + 1..]).to_owned());
                 ours.extend(value.or_else(|| words.next()));
+            } else if value.is_some() {
+                return Err(format!("{}: this option has no value", word.display()));
             }
             out.push(ours);
             continue;

@@ -159,6 +159,14 @@ settings! {
              any UDP port and with any IPv4 identification. Needs SHMEM_SOFT_PORT.";
     }
     Site {
+        spawn: Spawn = "auto", "SHMEM_SPAWN",
+            "auto, template or exec", choices::spawn,
+            "template: fork PEs from one process of the program; refused if the program cannot be one, or a fork would \
+             lose threads or timers. exec: execute the program once for each PE. auto: template where that loses \
+             nothing, else exec.";
+        tree_degree: u32 = "0", "SHMEM_TREE_DEGREE",
+            "a number from 2 to 128, or 0 for automatic", choices::tree_degree,
+            "Children of a launch agent in the launch tree.";
         allocation: AllocationChoice = "auto", "SHMEM_ALLOCATION",
             "auto, none, slurm, pbs, lsf, flux or sge", choices::allocation,
             "Batch system whose allocation shmrun uses when no hosts are named: the one it is in (auto), none, or \
@@ -256,16 +264,10 @@ settings! {
             "Every PE tells on standard error what it does at start and end.";
     }
     Tests {
-        spawn: Spawn = "auto", "SHMEM_SPAWN",
-            "auto, template or exec", choices::spawn,
-            "Fork PEs from a template of the program, or exec it once for each.";
         emulated_node: Option<String> = "none", "SHMEM_EMULATED_NODE",
             "none, or a name", withheld::name,
             "In a job without a launcher: processes of one machine with different names are PEs of different \
              nodes, to try on one machine what several do.";
-        tree_degree: u32 = "0", "SHMEM_TREE_DEGREE",
-            "a number from 2 to 128, or 0 for automatic", choices::tree_degree,
-            "Children of a launch agent in the launch tree.";
         launcher_retries: u32 = "2", "SHMEM_LAUNCHER_RETRIES",
             "a number", value::count,
             "How often a host is tried again that refuses or resets a connection before its launch agent has said \

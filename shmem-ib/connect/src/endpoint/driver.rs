@@ -1,4 +1,4 @@
-//! What an endpoint's lock protects: the connections, the operations under way, and the device objects
+//! What an endpoint's lock protects beside its branches: the connections, the operations under way, and the device objects
 //! of both. Each room of the endpoint adds what it does with them.
 
 use std::sync::Arc;

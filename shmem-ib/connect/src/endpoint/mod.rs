@@ -6,7 +6,7 @@
 //! * `operations/`: puts and gets, posting, completion, contexts.
 //! * `atomics/`: which of the three ways an atomic takes, and these ways.
 //! * `branch.rs`: more endpoints of a PE, for contexts that do not share connections.
-//! * `driver.rs`: what the lock protects; `lock.rs`: the lock, and how threads wait; `progress.rs`: what
+//! * `driver.rs`: connections and operations; `lock.rs`: the lock, what it protects, and how threads wait; `progress.rs`: what
 //!   every poll does; `ending.rs`: how an endpoint ends.
 //!
 //! An [`Endpoint`] is what a PE has of the network: a UD queue pair for connection messages

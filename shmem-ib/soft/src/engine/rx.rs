@@ -174,7 +174,6 @@ impl<M: Memory> Engine<M> {
         let Some((handled, received)) = self.respond(packet, placed, run) else {
             return false;
         };
-        let unheard = self.unheard_by(qpn, handled, packet.bth.opcode);
         let executed = matches!(handled, Handled::Executed(_));
         let complete = handled == Handled::Executed(true) && !run;
         self.schedule_replies(now, qpn, complete.then_some(len));
@@ -189,10 +188,7 @@ impl<M: Memory> Engine<M> {
         }
         match handled {
             Handled::Executed(complete) => self.counters.rdma_inbound += u64::from(complete),
-            Handled::Duplicate => {
-                self.counters.duplicates += 1;
-                self.unheard = unheard.or(self.unheard);
-            }
+            Handled::Duplicate => self.counters.duplicates += 1,
             Handled::OutOfSequence => self.counters.out_of_sequence += 1,
             Handled::NotReady => return !run,
             Handled::Dropped => return false,
@@ -250,22 +246,16 @@ impl<M: Memory> Engine<M> {
             domain.exit();
         }
         let received = target.received;
-        Some((handled, received.map(|of| Received { srqn, ..of })))
-    }
-
-    /// The peer, if it asks for the same again and again: it does not get the answers.
-    #[inline]
-    fn unheard_by(&mut self, qpn: Qpn, handled: Handled, opcode: Opcode) -> Option<AddressVector> {
-        let Service::Rc(rc) = &mut self.qps.get_mut(qpn.0)?.service else {
-            return None;
-        };
-        rc.asked_again = match (handled, opcode) {
+        // A requester that asks for the same again and again does not get the answers.
+        rc.asked_again = match (handled, packet.bth.opcode) {
             (Handled::Executed(_), _) => 0,
             (Handled::Duplicate, Opcode::ReadRequest) => rc.asked_again.saturating_add(1),
             _ => rc.asked_again,
         };
-        let in_vain = rc.asked_again >= SILENCE;
-        rc.dest.filter(|_| in_vain).map(|dest| dest.av)
+        if handled == Handled::Duplicate && rc.asked_again >= SILENCE {
+            self.unheard = rc.dest.map(|dest| dest.av).or(self.unheard);
+        }
+        Some((handled, received.map(|of| Received { srqn, ..of })))
     }
 
     /// Has what the responder wants to send leave, or holds an acknowledgement that a request of this side may carry:

@@ -461,7 +461,7 @@ pub(crate) fn write_reports(outcome: &Outcome, cli: &Cli) -> Result<(), Lost> {
     };
     let within_line = std::cell::Cell::new(outcome.within_line);
     let write = |file: &OsStr, what: &str, content: &[u8]| {
-        let written = match file == "-" || file == "-.json" {
+        let written = match file == "-" || file.as_encoded_bytes().starts_with(b"-.") {
             true => {
                 let line_end = if within_line.take() { "\n" } else { "" };
                 put(Stream::Out, [line_end.as_bytes(), content].concat())

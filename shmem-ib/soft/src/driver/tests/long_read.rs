@@ -24,8 +24,9 @@ fn asked() -> (SoftHca, shmem_verbs::Cq) {
         udp_port: there.port(),
     };
     let dest = RcDest::new(there, Qpn(7), Psn::new(5), Mtu::M4096);
-    for attr in RcStart::new(dest, Psn::new(5)).attrs() {
-        hca.modify_qp(qp, &attr).expect("its next state");
+    // A queue pair that is ready to receive alone answers READs.
+    for attr in &RcStart::new(dest, Psn::new(5)).attrs()[..2] {
+        hca.modify_qp(qp, attr).expect("its next state");
     }
     let memory: &'static mut [u8] = Box::leak(vec![0; LEN].into_boxed_slice());
     // SAFETY: it is never freed, and nobody else accesses it.
