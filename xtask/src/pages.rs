@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn every_option_has_its_place() {
         let options = options();
-        assert!(options.len() > 30);
+        assert!(options.len() > 25);
         for path in [
             "share/man/man1/shmrun.1",
             "share/bash-completion/completions/shmrun",
