@@ -44,7 +44,7 @@ get() {
 # and a linker for old C libraries.
 make_user() {
     id "$user" >/dev/null 2>&1 || useradd --create-home --home-dir "$home" --shell /bin/bash "$user"
-    mkdir -p "$home"/{clone,target,rust,.cargo}
+    mkdir -p "$home"/{clone,target,rust,.cargo,.cache}
     local from=${CARGO_HOME:-$HOME/.cargo} part
     for part in registry git config config.toml credentials credentials.toml; do
         [[ ! -e $from/$part ]] || cp -aL --update "$from/$part" "$home/.cargo/"
@@ -58,7 +58,8 @@ make_user() {
     # With the schema of timelines.
     [[ -d $home/python/perfetto ]] || pip3 install --quiet --no-warn-script-location --root-user-action=ignore \
         --target "$home/python" perfetto==0.59.1 protobuf==7.36.2
-    chown -R "$user:" "$home/.cargo" "$target"
+    # Root runs some parts with this home: what they keep there must not shut the user out.
+    chown -R "$user:" "$home/.cargo" "$home/.cache" "$target"
 }
 
 # as_root COMMAND...: runs it, as root, with the clone and the toolchain at places where the user can go, in a
