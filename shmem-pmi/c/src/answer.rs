@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::state;
 use crate::status::{Code, Fault};
 
-/// How many different reasons are told: a program that goes on in spite of them must not fill a disk.
+/// Number of different reasons that are printed. A program that continues after errors must not fill a disk.
 const TOLD_MAX: usize = 64;
 
 /// Runs the function `name`. No panic leaves it.

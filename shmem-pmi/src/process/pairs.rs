@@ -104,7 +104,7 @@ impl Process {
     /// (direct exchange). Waits until then. Only under shmrun, at PMIx servers, and alone.
     ///
     /// Have only that PE put the key: once a fence has made it visible, it has one value in the job,
-    /// whoever put that.
+    /// from whichever PE.
     ///
     /// # Errors
     ///

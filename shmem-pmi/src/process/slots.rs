@@ -19,7 +19,7 @@ use crate::io::{Connection, ConnectionError};
 /// operation had failed.
 const IN_MEMORY: Duration = Duration::from_millis(100);
 
-/// The slots, and who has use for what lies in them.
+/// The slots, and which callers still use the results in them.
 #[derive(Debug)]
 pub(super) struct Slots {
     gather: Gather,
@@ -27,7 +27,7 @@ pub(super) struct Slots {
     in_use: Mutex<InUse>,
 }
 
-/// Results that somebody has use for.
+/// Results that a caller still uses.
 #[derive(Debug)]
 struct InUse {
     /// Number of the next collective operation.

@@ -175,7 +175,7 @@ impl Direct for Calls {
         loop {
             let last = self.0.fences().later.back().cloned();
             let Some(last) = last else { break };
-            // What failed was to be told to who waits for it.
+            // The caller that waits for this fence gets its failure.
             let _ = self.0.wait(&last);
         }
         if self.0.finalized.swap(true, Ordering::AcqRel) {

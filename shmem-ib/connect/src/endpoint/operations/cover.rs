@@ -1,4 +1,5 @@
-//! Has the device told of requests that are held, and somebody of those that are silent.
+//! What a thread posts before it waits: the requests that are held, and a request of no bytes behind silent ones, whose
+//! completion the device reports.
 
 use super::table::{Op, OpKind};
 use crate::endpoint::driver::Driver;
@@ -6,7 +7,7 @@ use crate::endpoint::wr_id::Whose;
 use shmem_verbs::{Hca, SendOp, SendWr, VerbsError};
 
 impl<H: Hca> Driver<H> {
-    /// Lets go what is held, because a thread begins to wait; the last request tells.
+    /// Posts what is held, because a thread begins to wait. The device reports when the last request is complete.
     #[cold]
     pub(crate) fn let_go(&mut self) {
         if let Some((pe, last)) = self.sends.held.last()

@@ -5,8 +5,8 @@
 //!   for less.
 //! * `post.rs`: the one place where work requests of operations are posted.
 //! * `sends.rs`: work requests of all connections that are under way.
-//! * `silent.rs`: which of them tell of their completion; `held.rs`: those that gather until the device is told of all
-//!   at once; `cover.rs`: what a poll does so that the device and somebody hear of both.
+//! * `silent.rs`: which work requests report their completion. `held.rs`: work requests that gather until one doorbell
+//!   posts all of them. `cover.rs`: what a thread posts for both before it waits.
 //! * `complete.rs`: what happens when they complete, or are lost.
 //! * `table.rs`: the operations under way; `accounts.rs`: what of them is whose.
 

@@ -39,7 +39,7 @@ impl Link {
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Links {
     pub(super) listener: Option<OwnedFd>,
-    /// Somebody may wait there of whom the kernel does not tell again.
+    /// A peer may wait there that the kernel does not report again.
     pub(super) accept_due: bool,
     pub(super) links: HashMap<u32, Link>,
     pub(super) readable: VecDeque<StreamId>,

@@ -9,18 +9,14 @@
 //! ones between would pay for a system call each.
 
 mod bytes;
-mod links;
-mod sockets;
+pub(super) mod links;
+pub(super) mod sockets;
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
-
-pub(super) use links::Links;
-pub(super) use sockets::Epoll as StreamEpoll;
-pub(super) use sockets::How;
 
 use super::hca::{BYTES_PER_PUMP, Inner, SoftHca};
 use crate::stream::{StreamAction, StreamId};
