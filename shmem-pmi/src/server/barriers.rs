@@ -126,7 +126,7 @@ impl NodeServer {
         match joined {
             Some(Joined::Up(given)) => {
                 if let Some(bytes) = self.barrier_message(Direction::Up, name, &given) {
-                    self.events.push_back(Output::ToParent(bytes));
+                    self.outbox.push(Output::ToParent(bytes));
                 }
             }
             Some(Joined::Complete(given)) => {
@@ -143,7 +143,7 @@ impl NodeServer {
         given: &Given,
     ) -> Option<Arc<Vec<u8>>> {
         if given.data.len() > MAX_DATA {
-            self.events.push_back(Output::ProtocolError {
+            self.outbox.push(Output::ProtocolError {
                 local: 0,
                 text: format!(
                     "the PEs of a group barrier have put more than {} MiB",
@@ -172,8 +172,7 @@ impl NodeServer {
             && let Some(bytes) = self.barrier_message(Direction::Down, name, &given)
         {
             for child in children {
-                let bytes = Arc::clone(&bytes);
-                self.send_to_child(child, bytes);
+                self.outbox.push_to_child(child, Arc::clone(&bytes));
             }
         }
         let rounds = self.barriers.rounds.get_mut(name);

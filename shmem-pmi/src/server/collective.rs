@@ -307,7 +307,7 @@ impl NodeServer {
                 let operation = self.operations.operation(request);
                 // The pieces stay here until the answer comes.
                 if let Some(message) = operation.whole_ring().and_then(|ring| ring.up(request)) {
-                    self.events.push_back(Output::ToParent(Arc::new(message)));
+                    self.outbox.push(Output::ToParent(Arc::new(message)));
                     continue;
                 }
                 let waiters = std::mem::take(&mut operation.waiters);
@@ -315,7 +315,7 @@ impl NodeServer {
                 operation.waiters = waiters;
                 let message = Arc::new(whole.seal(Direction::Up, request));
                 self.kvs.goes_up(request, &message);
-                self.events.push_back(Output::ToParent(message));
+                self.outbox.push(Output::ToParent(message));
             } else if let Some(mut operation) = self.operations.window.pop_front() {
                 let waiters = std::mem::take(&mut operation.waiters);
                 if let Some(pieces) = operation.whole_ring() {
@@ -402,19 +402,14 @@ impl NodeServer {
         let bytes = Arc::new(bytes);
         if let Some(for_each) = self.shares(&bytes) {
             for (child, bytes) in for_each.into_iter().enumerate() {
-                self.events.push_back(Output::ToChild { child, bytes });
+                self.outbox.push(Output::ToChild { child, bytes });
             }
         } else {
-            for child in 0..self.children.len() {
-                self.events.push_back(Output::ToChild {
-                    child,
-                    bytes: Arc::clone(&bytes),
-                });
-            }
+            self.pass_to_children(&bytes);
         }
         // Checked when it came, or sealed here.
         match Message::decode(&bytes).map(|message| message.body) {
-            Ok(Body::Gather { value_len, .. }) => self.events.push_back(Output::Publish {
+            Ok(Body::Gather { value_len, .. }) => self.outbox.push(Output::Publish {
                 request,
                 value_len,
                 offset: 0,

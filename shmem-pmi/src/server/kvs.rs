@@ -57,7 +57,7 @@ impl NodeServer {
         };
         // As long as the puts of one PE may be, or as it came.
         if let Ok(bytes) = message.encode() {
-            self.events.push_back(Output::ToParent(Arc::new(bytes)));
+            self.outbox.push(Output::ToParent(Arc::new(bytes)));
         }
     }
 

@@ -6,6 +6,7 @@
 //! * `operation`: one of them, until all have joined it.
 //! * `passing`: the result of an allgather on its way through, forwarded before all of it is here.
 //! * `groups`: fences of any set of PEs; `barriers`: those of PMI-1.2.
+//! * `attributes`: those of the node.
 //! * `kvs`: puts, gets, and what a fence makes visible; `cache`: the pairs that the agent holds.
 //! * `data`: collective operations with data of any length; `exchange`: what one PE gives to one other.
 //! * `ring`: the scan by which PEs find their neighbours.
@@ -13,6 +14,7 @@
 //! * [`pmix`]: the same for programs that speak PMIx, with libpmix as the server of a node.
 //! * `place`: what a server has to know of the job and of its place in the tree.
 
+mod attributes;
 mod barriers;
 pub(crate) mod cache;
 mod collective;
@@ -40,11 +42,12 @@ pub use shared::Shared;
 use crate::question::Question;
 use crate::ranks::RankSet;
 use crate::wire::tree::{Body, Decoder as TreeDecoder, Direction, Message, TreeWireError};
+use attributes::Attributes;
 use barriers::Barriers;
 use cache::whole::Cache;
 use collective::Operations;
 use exchange::Exchange;
-use passing::Passing;
+use passing::Outbox;
 use relay::Asking;
 use session::Session;
 
@@ -240,8 +243,7 @@ pub struct NodeServer {
     sessions: Vec<Session>,
     operations: Operations,
     kvs: Box<dyn Cache>,
-    node_attributes: HashMap<Box<[u8]>, Box<[u8]>>,
-    attribute_waiters: HashMap<Box<[u8]>, Vec<Waiter>>,
+    attributes: Attributes,
     /// PEs of this node whose questions are under way, by ticket.
     asking: HashMap<u64, Asking>,
     next_ticket: u64,
@@ -249,11 +251,7 @@ pub struct NodeServer {
     barriers: Barriers,
     parent: TreeDecoder,
     children: Vec<TreeDecoder>,
-    /// The result that is coming down.
-    passing: Option<Passing>,
-    /// What must not come between the pieces of that result on the links to the children.
-    held_back: Vec<Output>,
-    events: VecDeque<Output>,
+    outbox: Outbox,
     /// PEs with replies to send, each once.
     dirty: VecDeque<usize>,
     /// PEs whose requests waited for a reply that is now there.
@@ -307,17 +305,14 @@ impl NodeServer {
             sessions: place.ranks.iter().map(|&rank| Session::new(rank)).collect(),
             children: place.children.iter().map(|_| TreeDecoder::new()).collect(),
             parent: TreeDecoder::new(),
-            passing: None,
-            held_back: Vec::new(),
             operations,
             kvs,
-            node_attributes: HashMap::new(),
-            attribute_waiters: HashMap::new(),
+            attributes: Attributes::default(),
             asking: HashMap::new(),
             next_ticket: 0,
             exchange: Exchange::default(),
             barriers: Barriers::new(&place),
-            events: VecDeque::new(),
+            outbox: Outbox::default(),
             dirty: VecDeque::new(),
             resumed: Vec::new(),
             job,
@@ -483,16 +478,16 @@ impl NodeServer {
         while let Some(local) = self.resumed.pop() {
             self.read_session(local, &[]);
         }
-        if let Some(event) = self.events.pop_front() {
+        if let Some(event) = self.outbox.pop() {
             return Some(event);
         }
         while let Some(local) = self.dirty.pop_front() {
             let (bytes, after) = self.sessions[local].take_replies();
-            self.events.extend(after);
+            self.outbox.extend(after);
             if !bytes.is_empty() {
                 return Some(Output::ToClient { local, bytes });
             }
-            if let Some(event) = self.events.pop_front() {
+            if let Some(event) = self.outbox.pop() {
                 return Some(event);
             }
         }
@@ -536,14 +531,13 @@ impl NodeServer {
     /// output.
     pub fn is_idle(&self) -> bool {
         self.operations.is_idle()
-            && self.events.is_empty()
+            && self.outbox.is_empty()
             && self.dirty.is_empty()
-            && self.attribute_waiters.is_empty()
+            && self.attributes.is_idle()
             && self.asking.is_empty()
             && self.exchange.is_idle()
             && self.barriers.is_idle()
             && self.parent.pending() == 0
-            && self.passing.is_none()
             && self.children.iter().all(|decoder| decoder.pending() == 0)
             && self.sessions.iter().all(Session::is_idle)
     }

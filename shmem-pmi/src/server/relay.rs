@@ -98,7 +98,7 @@ impl NodeServer {
             (Hop::Here, Question::Fetch { .. } | Question::Receive { .. }) => {
                 self.wanted(asker, ticket, question);
             }
-            (Hop::Here, _) => self.events.push_back(Output::Ask {
+            (Hop::Here, _) => self.outbox.push(Output::Ask {
                 asker,
                 ticket,
                 question: question.clone(),
@@ -167,17 +167,8 @@ impl NodeServer {
         let Ok(bytes) = message.encode() else { return };
         let bytes = Arc::new(bytes);
         match link {
-            TreeLink::Parent => self.events.push_back(Output::ToParent(bytes)),
-            TreeLink::Child(child) => self.send_to_child(child, bytes),
-        }
-    }
-
-    /// A whole message does not come between the pieces of another.
-    pub(super) fn send_to_child(&mut self, child: usize, bytes: Arc<Vec<u8>>) {
-        let output = Output::ToChild { child, bytes };
-        match self.passing.is_some() {
-            true => self.held_back.push(output),
-            false => self.events.push_back(output),
+            TreeLink::Parent => self.outbox.push(Output::ToParent(bytes)),
+            TreeLink::Child(child) => self.outbox.push_to_child(child, bytes),
         }
     }
 }

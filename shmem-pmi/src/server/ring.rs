@@ -204,7 +204,7 @@ impl NodeServer {
             // Two values are far below the limit of a message.
             if let Ok(bytes) = message.encode() {
                 let bytes = Arc::new(bytes);
-                self.events.push_back(Output::ToChild { child, bytes });
+                self.outbox.push(Output::ToChild { child, bytes });
             }
         }
         let (neighbours, others): (Vec<_>, Vec<_>) = waiters

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::service::check_pair;
 use super::{NodeServer, Phase, rc, refusal};
 use crate::question::Question;
 use crate::server::WaitKind;
@@ -18,87 +17,43 @@ impl NodeServer {
         command: Command<'_>,
     ) -> Result<(), String> {
         let verb = command.verb();
+        let mut ask = |question| self.ask_for(local, thread_id, verb, &question);
         match command {
-            Command::GetMaxes => self.reply(local, thread_id, Reply::Maxes(Maxes::OURS)),
-            Command::GetAppnum => {
-                let appnum = self.job.appnum_of(self.rank(local));
-                self.reply(local, thread_id, Reply::Appnum(appnum));
+            Command::Receive { from } => ask(Question::Receive { from }),
+            Command::NamePublish { name, port } => {
+                let (name, port) = (name.into_owned(), port.into_owned());
+                ask(Question::Publish { name, port });
             }
-            Command::GetUniverseSize => {
-                let size = self.job_attribute(b"universeSize");
-                let size = size.and_then(|size| size.parse().ok()).unwrap_or(-1);
-                self.reply(local, thread_id, Reply::UniverseSize(size));
-            }
+            Command::NameLookup { name } => ask(Question::LookupName {
+                name: name.into_owned(),
+            }),
+            Command::NameUnpublish { name } => ask(Question::Unpublish {
+                name: name.into_owned(),
+            }),
+            Command::Spawn(request) => ask(Question::Spawn(request)),
             Command::FullInit { rank, .. } => self.full_init(local, thread_id, rank),
-            Command::JobGetId => {
-                let id = self.job.id.clone();
-                self.reply(local, thread_id, Reply::JobId(id.into()));
+            Command::PutNodeAttr { key, value } => {
+                self.put_node_attribute(local, thread_id, &key, &value);
             }
-            Command::JobAttr { key } => {
-                let value = self
-                    .job_attribute(&key)
-                    .map(|text| text.to_owned().into_bytes());
-                self.reply(local, thread_id, Reply::JobAttr(value.map(Cow::Owned)));
-            }
-            Command::PutNodeAttr { key, value } => match check_pair(verb, &key, &value) {
-                Ok(()) => self.put_node_attribute(local, thread_id, &key, &value),
-                Err(refusal) => self.reply(local, thread_id, refusal),
-            },
-            Command::NodeAttr { key, wait } => match check_pair(verb, &key, b"") {
-                Ok(()) => self.node_attribute(local, thread_id, &key, wait),
-                Err(refusal) => self.reply(local, thread_id, refusal),
-            },
-            Command::KvsPut { key, value, .. } => {
-                let reply = self
-                    .put(local, &key, &value)
-                    .unwrap_or_else(|refusal| refusal);
-                self.reply(local, thread_id, reply);
-            }
+            Command::NodeAttr { key, wait } => self.node_attribute(local, thread_id, &key, wait),
             Command::KvsGet {
                 source,
                 key,
                 direct: true,
                 ..
-            } if self.job.extensions => match u32::try_from(source) {
-                Ok(owner) => {
-                    let key = key.into_owned();
-                    self.ask_for(local, thread_id, verb, &Question::Fetch { owner, key });
-                }
-                Err(_) => {
-                    let text = "a direct get needs the rank that puts the key, as `srcid`";
-                    self.reply(local, thread_id, refusal(verb, rc::INVALID_ARG, &text));
-                }
-            },
-            Command::KvsGet { job_id, key, .. } => {
-                if job_id.is_none_or(|id| id == self.job.id) {
-                    let asking = self.asking_of(local, thread_id, verb);
-                    self.kvs_get(asking, &key);
-                } else {
-                    self.reply(local, thread_id, Reply::KvsGet(None));
-                }
+            } if self.job.extensions => self.get_direct(local, thread_id, source, &key),
+            Command::KvsGet { job_id, key, .. }
+                if job_id.as_deref().is_none_or(|id| id == self.job.id) =>
+            {
+                self.kvs_get(self.asking_of(local, thread_id, verb), &key);
             }
             Command::KvsFence { .. } => self.fence(local, thread_id)?,
-            Command::Ifence => {
-                let fence = self.take_puts(local);
-                let request = self.start(local, fence)?;
-                self.reply(local, thread_id, Reply::Ifence(request));
-            }
-            Command::Iallgather { value } => {
-                let request = self.start(local, Contribution::Gather(value.into_owned()))?;
-                self.reply(local, thread_id, Reply::Iallgather(request));
-            }
             Command::Allgather { value } => {
                 let request = self.start(local, Contribution::Gather(value.into_owned()))?;
                 self.wait_for(local, thread_id, request, WaitKind::Allgather);
             }
-            Command::Wait { request } => {
-                let started = self.sessions[local].started;
-                if request < started {
-                    self.wait_for(local, thread_id, request, WaitKind::Wait);
-                } else {
-                    let text = format!("request {request} is none of the {started} started ones");
-                    self.reply(local, thread_id, refusal(verb, rc::INVALID_ARG, &text));
-                }
+            Command::Wait { request } if request < self.sessions[local].started() => {
+                self.wait_for(local, thread_id, request, WaitKind::Wait);
             }
             Command::Data {
                 operation,
@@ -106,59 +61,122 @@ impl NodeServer {
                 value,
                 more,
             } => self.join_with_data(local, thread_id, (operation, root), &value, more)?,
-            Command::Send { to, value } => {
-                let sent = self.send_message(local, to, value.into_owned());
-                let refused = |text| refusal(verb, rc::INVALID_ARG, &text);
-                let reply = sent.map_or_else(refused, |()| Reply::Sent);
-                self.reply(local, thread_id, reply);
-            }
-            Command::Receive { from } => {
-                self.ask_for(local, thread_id, verb, &Question::Receive { from });
-            }
             Command::Ring { count, left, right } => {
-                let contribution = match count {
-                    1 => Contribution::Ring(left.into_owned(), right.into_owned()),
-                    _ => Contribution::Unusable(format!(
-                        "PE {} calls itself {count} PEs of a ring",
-                        self.rank(local)
-                    )),
-                };
-                // It waits before it joins: only who waits is given its part of the result.
-                self.wait_to_start(local, thread_id, WaitKind::Ring)?;
-                self.start(local, contribution)?;
-            }
-            Command::NamePublish { name, port } => {
-                let (name, port) = (name.into_owned(), port.into_owned());
-                let question = Question::Publish { name, port };
-                self.ask_for_name(local, thread_id, verb, &question);
-            }
-            Command::NameLookup { name } => {
-                let question = Question::LookupName {
-                    name: name.into_owned(),
-                };
-                self.ask_for_name(local, thread_id, verb, &question);
-            }
-            Command::NameUnpublish { name } => {
-                let question = Question::Unpublish {
-                    name: name.into_owned(),
-                };
-                self.ask_for_name(local, thread_id, verb, &question);
-            }
-            Command::Spawn(request) => {
-                self.ask_for(local, thread_id, verb, &Question::Spawn(request));
-            }
-            Command::JobConnect { .. } | Command::JobDisconnect { .. } => {
-                let text = "jobs cannot be connected here; publish a name and connect to its port";
-                self.reply(local, thread_id, refusal(verb, rc::FAIL, &text));
+                let ends = (left.into_owned(), right.into_owned());
+                self.join_ring(local, thread_id, count, ends)?;
             }
             Command::Finalize => self.finalize(local, thread_id),
             Command::Abort {
                 exit_code, message, ..
             } => self.abort(local, exit_code, &message),
+            command @ (Command::GetMaxes
+            | Command::GetAppnum
+            | Command::GetUniverseSize
+            | Command::JobGetId
+            | Command::JobAttr { .. }
+            | Command::KvsPut { .. }
+            | Command::KvsGet { .. }
+            | Command::Ifence
+            | Command::Iallgather { .. }
+            | Command::Wait { .. }
+            | Command::Send { .. }
+            | Command::JobConnect { .. }
+            | Command::JobDisconnect { .. }) => {
+                let reply = self.answer_at_once(local, command)?;
+                self.reply(local, thread_id, reply);
+            }
             // First lines, which are dealt with before.
             Command::Init(_) | Command::InitAck { .. } => {}
         }
         Ok(())
+    }
+
+    /// The reply to a command for which nobody has to wait, and which brings others no replies.
+    fn answer_at_once(
+        &mut self,
+        local: usize,
+        command: Command<'_>,
+    ) -> Result<Reply<'static>, String> {
+        let verb = command.verb();
+        Ok(match command {
+            Command::GetMaxes => Reply::Maxes(Maxes::OURS),
+            Command::GetAppnum => Reply::Appnum(self.job.appnum_of(self.rank(local))),
+            Command::GetUniverseSize => {
+                let size = self.job_attribute(b"universeSize");
+                Reply::UniverseSize(size.and_then(|size| size.parse().ok()).unwrap_or(-1))
+            }
+            Command::JobGetId => Reply::JobId(self.job.id.clone().into()),
+            Command::JobAttr { key } => {
+                let value = self.job_attribute(&key).map(str::to_owned);
+                Reply::JobAttr(value.map(|text| Cow::Owned(text.into_bytes())))
+            }
+            Command::KvsPut { key, value, .. } => self
+                .put(local, &key, &value)
+                .unwrap_or_else(|refusal| refusal),
+            // Of another job.
+            Command::KvsGet { .. } => Reply::KvsGet(None),
+            Command::Ifence => {
+                let fence = self.take_puts(local);
+                Reply::Ifence(self.start(local, fence)?)
+            }
+            Command::Iallgather { value } => {
+                let value = Contribution::Gather(value.into_owned());
+                Reply::Iallgather(self.start(local, value)?)
+            }
+            Command::Wait { request } => {
+                let started = self.sessions[local].started();
+                let text = format!("request {request} is none of the {started} started ones");
+                refusal(verb, rc::INVALID_ARG, &text)
+            }
+            Command::Send { to, value } => match self.send_message(local, to, value.into_owned()) {
+                Ok(()) => Reply::Sent,
+                Err(text) => refusal(verb, rc::INVALID_ARG, &text),
+            },
+            Command::JobConnect { .. } | Command::JobDisconnect { .. } => {
+                let text = "jobs cannot be connected here; publish a name and connect to its port";
+                refusal(verb, rc::FAIL, &text)
+            }
+            // `serve` gives this function no other.
+            _ => refusal(verb, rc::FAIL, &"it is not served"),
+        })
+    }
+
+    /// The PE takes part in a scan, as `count` PEs: each of ours is one.
+    fn join_ring(
+        &mut self,
+        local: usize,
+        thread_id: Option<&[u8]>,
+        count: u32,
+        (left, right): (Vec<u8>, Vec<u8>),
+    ) -> Result<(), String> {
+        let contribution = match count {
+            1 => Contribution::Ring(left, right),
+            _ => Contribution::Unusable(format!(
+                "PE {} calls itself {count} PEs of a ring",
+                self.rank(local)
+            )),
+        };
+        // The PE waits before it joins: the server gives its part of the result only to a PE that waits.
+        self.wait_to_start(local, thread_id, WaitKind::Ring)?;
+        self.start(local, contribution)?;
+        Ok(())
+    }
+
+    /// The PE gets a key from the one that puts it, fenced or not.
+    fn get_direct(&mut self, local: usize, thread_id: Option<&[u8]>, owner: i64, key: &[u8]) {
+        if let Ok(owner) = u32::try_from(owner) {
+            let key = key.to_vec();
+            self.ask_for(
+                local,
+                thread_id,
+                Verb::KvsGet,
+                &Question::Fetch { owner, key },
+            );
+        } else {
+            let text = "a direct get needs the rank that puts the key, as `srcid`";
+            let refusal = refusal(Verb::KvsGet, rc::INVALID_ARG, &text);
+            self.reply(local, thread_id, refusal);
+        }
     }
 
     fn full_init(&mut self, local: usize, thread_id: Option<&[u8]>, claimed: Option<u32>) {
@@ -183,7 +201,7 @@ impl NodeServer {
             verbose: false,
             spawner: spawner.map(Cow::Owned),
             restarts: self.sessions[local].life,
-            first_request: self.sessions[local].started,
+            first_request: self.sessions[local].started(),
         };
         self.reply(local, thread_id, Reply::FullInit(facts));
     }

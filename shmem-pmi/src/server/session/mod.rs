@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::{NodeServer, Output};
+use crate::wire::tree::append_pair;
 use crate::wire::v2::Response;
 use crate::wire::{InitLine, InitReply, Reply, Verb, excerpt};
 use crate::wire::{v1 as wire1, v2 as wire2};
@@ -25,6 +26,9 @@ mod rc {
     pub(super) const INVALID_KEY_LENGTH: i32 = 5;
     pub(super) const INVALID_VAL_LENGTH: i32 = 7;
 }
+
+/// Most bytes of puts that a PE may have before it calls fence.
+const MAX_PENDING_PUTS: usize = 16 << 20;
 
 /// Most bytes that a PE may bring to operations which others have not joined.
 const MAX_AHEAD_BYTES: usize = 32 << 20;
@@ -71,17 +75,40 @@ impl Speaker {
     }
 }
 
-/// Bytes that a PE brought to operations which others have yet to join: they are kept until then.
+/// Puts since the last fence.
 #[derive(Debug, Default)]
-struct Ahead {
+struct Puts {
+    /// Encoded.
+    pairs: Vec<u8>,
+    count: u32,
+}
+
+impl Puts {
+    /// Adds one, unless there are too many.
+    fn add(&mut self, key: &[u8], value: &[u8]) -> bool {
+        let fits = self.pairs.len() <= MAX_PENDING_PUTS;
+        if fits {
+            append_pair(&mut self.pairs, key, value);
+            self.count += 1;
+        }
+        fits
+    }
+}
+
+/// The collective operations that a PE has joined, and bytes that it brought to those which others have yet to join:
+/// they are kept until then.
+#[derive(Debug, Default)]
+struct Started {
+    /// Number of the operations: the number of the next one.
+    count: u64,
     /// Operation and bytes, the oldest first.
     brought: VecDeque<(u64, usize)>,
     bytes: usize,
 }
 
-impl Ahead {
-    /// Notes what is brought to `request`, if that is not too much.
-    fn take_on(&mut self, request: u64, completed: u64, bytes: usize) -> bool {
+impl Started {
+    /// Joins the next one with so many bytes, unless that is too much. Those before `completed` keep none.
+    fn begin_next(&mut self, completed: u64, bytes: usize) -> bool {
         while let Some(&(old, bytes)) = self.brought.front()
             && old < completed
         {
@@ -92,8 +119,9 @@ impl Ahead {
         let fits = self.bytes == 0 || self.bytes + bytes <= MAX_AHEAD_BYTES;
         if fits && bytes > 0 {
             self.bytes += bytes;
-            self.brought.push_back((request, bytes));
+            self.brought.push_back((self.count, bytes));
         }
+        self.count += u64::from(fits);
         fits
     }
 }
@@ -112,15 +140,8 @@ pub(super) struct Session {
     listed: bool,
     /// What to tell the driver once the replies are sent.
     after: Vec<Output>,
-    /// Puts since the last fence, encoded, and their number.
-    puts: Vec<u8>,
-    put_count: u32,
-    /// Number of collective operations joined: the number of the next one.
-    started: u64,
-    /// What the PE has brought to operations that are not complete.
-    ahead: Ahead,
-    /// Withheld replies to requests for attributes.
-    waiting: u32,
+    puts: Puts,
+    started: Started,
     /// Withheld replies of which a PE could have any number: to requests for attributes, to `wait`,
     /// and to what others answer.
     withheld: u32,
@@ -144,11 +165,8 @@ impl Session {
             replies: Vec::new(),
             listed: false,
             after: Vec::new(),
-            puts: Vec::new(),
-            put_count: 0,
-            started: 0,
-            ahead: Ahead::default(),
-            waiting: 0,
+            puts: Puts::default(),
+            started: Started::default(),
             withheld: 0,
             attributes: 0,
             life: 0,
@@ -161,12 +179,12 @@ impl Session {
     }
 
     pub(super) fn started(&self) -> u64 {
-        self.started
+        self.started.count
     }
 
     /// The puts since the last fence, encoded.
     pub(super) fn puts(&self) -> &[u8] {
-        &self.puts
+        &self.puts.pairs
     }
 
     /// Whether nothing will come from the PE any more.
@@ -179,7 +197,7 @@ impl Session {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.speaker.pending() == 0 && self.replies.is_empty() && self.waiting == 0
+        self.speaker.pending() == 0 && self.replies.is_empty()
     }
 
     /// Nothing is read from it or sent to it any more.
@@ -188,7 +206,7 @@ impl Session {
         self.speaker = Speaker::default();
         self.lines = LineState::default();
         self.replies = Vec::new();
-        self.puts = Vec::new();
+        self.puts = Puts::default();
     }
 
     pub(super) fn take_replies(&mut self) -> (Vec<u8>, Vec<Output>) {
@@ -251,9 +269,9 @@ impl NodeServer {
         session.may_return = lost && self.job.respawn;
         // A closed connection must not hide that the PE finalized: `after` stays.
         if lost {
-            self.events.push_back(Output::Lost { local });
+            self.outbox.push(Output::Lost { local });
         }
-        self.forget_attribute_waiters(local);
+        self.attributes.forget(local);
         self.pe_left(local);
     }
 
@@ -266,25 +284,15 @@ impl NodeServer {
 
     /// Begins anew with the same rank and count of operations.
     pub(super) fn restart_session(&mut self, local: usize) {
-        self.forget_attribute_waiters(local);
+        self.attributes.forget(local);
         let old = &mut self.sessions[local];
         let mut new = Session::new(old.rank);
-        new.started = old.started;
+        new.started.count = old.started.count;
         new.life = old.life + 1;
         new.listed = old.listed;
         let old = std::mem::replace(old, new);
         // What the dead process had done is still told.
-        self.events.extend(old.after);
-    }
-
-    fn forget_attribute_waiters(&mut self, local: usize) {
-        if self.sessions[local].waiting > 0 {
-            self.sessions[local].waiting = 0;
-            self.attribute_waiters.retain(|_, waiters| {
-                waiters.retain(|waiter| waiter.local != local);
-                !waiters.is_empty()
-            });
-        }
+        self.outbox.extend(old.after);
     }
 
     /// Nothing more is read from this PE. What is already written to it is still sent.
@@ -293,7 +301,7 @@ impl NodeServer {
         let session = &mut self.sessions[local];
         session.phase = Phase::Over;
         session.speaker = Speaker::default();
-        session.puts = Vec::new();
+        session.puts = Puts::default();
         session.after.push(Output::ProtocolError {
             local,
             text: format!("PE {rank}: {text}"),
@@ -343,7 +351,7 @@ impl NodeServer {
             session.lines.has_tags = true;
         }
         if reply.version == InitLine::V1.version && reply.rc == 0 {
-            (reply.restarts, reply.first_request) = (session.life, session.started);
+            (reply.restarts, reply.first_request) = (session.life, session.started());
         }
         reply.encode(&mut session.replies);
         self.list(local);
@@ -369,13 +377,13 @@ impl NodeServer {
         self.reply(local, thread_id, Reply::Finalize);
         let session = &mut self.sessions[local];
         session.phase = Phase::Finalized;
-        session.puts = Vec::new();
+        session.puts = Puts::default();
         session.after.push(Output::Finalized { local });
         self.pe_left(local);
     }
 
     fn abort(&mut self, local: usize, exit_code: Option<i32>, message: &[u8]) {
-        self.events.push_back(Output::Abort {
+        self.outbox.push(Output::Abort {
             local,
             exit_code: exit_code.unwrap_or(1),
             message: String::from_utf8_lossy(message).into_owned(),

@@ -3,14 +3,13 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_AHEAD_BYTES, MAX_GATHERED, rc, refusal};
+use super::{MAX_AHEAD_BYTES, MAX_GATHERED, MAX_PENDING_PUTS, Puts, rc, refusal};
 use crate::process_mapping;
 use crate::question::{Answer, MAX_LEN, Question};
 use crate::server::collective::MAX_AHEAD;
 use crate::server::operation::Contribution;
 use crate::server::relay::Asking;
 use crate::server::{NodeServer, WaitKind, Waiter};
-use crate::wire::tree::append_pair;
 use crate::wire::{MAX_ALLGATHER_VALUE, MAX_KEY, MAX_VALUE, Reply, Verb};
 
 /// Most processes for which a reply to `spawn` has a code each.
@@ -23,9 +22,6 @@ const MAX_WITHHELD: u32 = 4096;
 /// Most attributes that one PE may add to those of its node.
 const MAX_ATTRIBUTES: u32 = 16 * 1024;
 
-/// Most bytes of puts that a PE may have before it calls fence.
-const MAX_PENDING_PUTS: usize = 16 << 20;
-
 impl NodeServer {
     /// The PE joins a fence and waits for its end.
     pub(super) fn fence(&mut self, local: usize, thread_id: Option<&[u8]>) -> Result<(), String> {
@@ -35,29 +31,9 @@ impl NodeServer {
         Ok(())
     }
 
-    /// Passes a question of the PE on, unless it is larger than agents take.
+    /// Passes a question of the PE on, unless it is larger than agents take. The names of services, and
+    /// where they are to be found, are bounded like values.
     pub(super) fn ask_for(
-        &mut self,
-        local: usize,
-        thread_id: Option<&[u8]>,
-        verb: Verb,
-        question: &Question,
-    ) {
-        let len = question.encode().len();
-        if len > MAX_LEN {
-            let text = format!("a request of {len} bytes; {MAX_LEN} are possible");
-            return self.reply(local, thread_id, refusal(verb, rc::FAIL, &text));
-        }
-        let mut asking = self.asking_of(local, thread_id, verb);
-        if let Question::Spawn(request) = question {
-            let procs = request.commands.iter().map(|command| command.procs);
-            asking.procs = procs.fold(0, u32::saturating_add);
-        }
-        self.ask(asking, question);
-    }
-
-    /// The names of services, and where they are to be found, are bounded like values.
-    pub(super) fn ask_for_name(
         &mut self,
         local: usize,
         thread_id: Option<&[u8]>,
@@ -74,7 +50,17 @@ impl NodeServer {
             let text = format!("names and ports have 1 to {MAX_VALUE} bytes");
             return self.reply(local, thread_id, refusal(verb, rc::INVALID_ARG, &text));
         }
-        self.ask_for(local, thread_id, verb, question);
+        let len = question.encode().len();
+        if len > MAX_LEN {
+            let text = format!("a request of {len} bytes; {MAX_LEN} are possible");
+            return self.reply(local, thread_id, refusal(verb, rc::FAIL, &text));
+        }
+        let mut asking = self.asking_of(local, thread_id, verb);
+        if let Question::Spawn(request) = question {
+            let procs = request.commands.iter().map(|command| command.procs);
+            asking.procs = procs.fold(0, u32::saturating_add);
+        }
+        self.ask(asking, question);
     }
 
     pub(in crate::server) fn asking_of(
@@ -107,18 +93,19 @@ impl NodeServer {
         key: &[u8],
         value: &[u8],
     ) {
-        let is_new = !self.node_attributes.contains_key(key);
+        if let Err(refusal) = check_pair(Verb::PutNodeAttr, key, value) {
+            return self.reply(local, thread_id, refusal);
+        }
+        let is_new = self.attributes.get(key).is_none();
         if is_new && self.sessions[local].attributes == MAX_ATTRIBUTES {
             let text = format!("more than {MAX_ATTRIBUTES} attributes put by one PE");
             let refusal = refusal(Verb::PutNodeAttr, rc::FAIL, &text);
             return self.reply(local, thread_id, refusal);
         }
         self.sessions[local].attributes += u32::from(is_new);
-        self.node_attributes.insert(key.into(), value.into());
         self.reply(local, thread_id, Reply::NodeAttrPut);
-        for waiter in self.attribute_waiters.remove(key).unwrap_or_default() {
+        for waiter in self.attributes.put(key, value) {
             let session = &mut self.sessions[waiter.local];
-            session.waiting = session.waiting.saturating_sub(1);
             session.withheld = session.withheld.saturating_sub(1);
             let reply = Reply::NodeAttr(Some(Cow::Borrowed(value)));
             self.reply(waiter.local, waiter.thread_id.as_deref(), reply);
@@ -132,18 +119,16 @@ impl NodeServer {
         key: &[u8],
         wait: bool,
     ) {
-        let value = self.node_attributes.get(key).cloned();
-        if value.is_none() && wait {
-            if !self.may_withhold(local, thread_id, Verb::NodeAttr) {
-                return;
-            }
-            self.sessions[local].waiting += 1;
+        if let Err(refusal) = check_pair(Verb::NodeAttr, key, b"") {
+            return self.reply(local, thread_id, refusal);
+        }
+        let value = self.attributes.get(key).map(<[u8]>::to_vec);
+        if value.is_some() || !wait {
+            let reply = Reply::NodeAttr(value.map(Cow::Owned));
+            self.reply(local, thread_id, reply);
+        } else if self.may_withhold(local, thread_id, Verb::NodeAttr) {
             let waiter = self.waiter(local, thread_id, WaitKind::Attribute);
-            let waiters = self.attribute_waiters.entry(key.into()).or_default();
-            waiters.push(waiter);
-        } else {
-            let value = value.map(|value| Cow::Owned(value.into_vec()));
-            self.reply(local, thread_id, Reply::NodeAttr(value));
+            self.attributes.await_put(key, waiter);
         }
     }
 
@@ -154,22 +139,17 @@ impl NodeServer {
         value: &[u8],
     ) -> Result<Reply<'static>, Reply<'static>> {
         check_pair(Verb::KvsPut, key, value)?;
-        let session = &mut self.sessions[local];
-        if session.puts.len() > MAX_PENDING_PUTS {
+        if !self.sessions[local].puts.add(key, value) {
             let text = format!("more than {MAX_PENDING_PUTS} bytes put without a fence");
             return Err(refusal(Verb::KvsPut, rc::FAIL, &text));
         }
-        append_pair(&mut session.puts, key, value);
-        session.put_count += 1;
         self.put_pair(local, key, value);
         Ok(Reply::KvsPut)
     }
 
     pub(super) fn take_puts(&mut self, local: usize) -> Contribution {
-        let session = &mut self.sessions[local];
-        let puts = std::mem::take(&mut session.puts);
-        let count = std::mem::take(&mut session.put_count);
-        let (pairs, count) = self.fence_pairs(local, puts, count);
+        let Puts { pairs, count } = std::mem::take(&mut self.sessions[local].puts);
+        let (pairs, count) = self.fence_pairs(local, pairs, count);
         Contribution::Fence(pairs, count)
     }
 
@@ -228,16 +208,12 @@ impl NodeServer {
                  {MAX_GATHERED} bytes"
             ));
         }
-        let session = &mut self.sessions[local];
-        if !session
-            .ahead
-            .take_on(request, completed, contribution.len())
-        {
+        let started = &mut self.sessions[local].started;
+        if !started.begin_next(completed, contribution.len()) {
             return Err(format!(
                 "it brought more than {MAX_AHEAD_BYTES} bytes to operations that others have not joined"
             ));
         }
-        session.started += 1;
         self.join(local, request, contribution);
         Ok(request)
     }
@@ -268,7 +244,7 @@ impl NodeServer {
 
     /// The number of the operation that the PE would join next.
     fn next_request(&self, local: usize) -> Result<u64, String> {
-        let request = self.sessions[local].started;
+        let request = self.sessions[local].started();
         match request - self.operations.completed() < MAX_AHEAD {
             true => Ok(request),
             false => Err(format!(
@@ -345,7 +321,7 @@ impl NodeServer {
 }
 
 /// Whether key and value fit the limits; if not, the refusal.
-pub(super) fn check_pair(verb: Verb, key: &[u8], value: &[u8]) -> Result<(), Reply<'static>> {
+fn check_pair(verb: Verb, key: &[u8], value: &[u8]) -> Result<(), Reply<'static>> {
     if key.is_empty() || key.len() > MAX_KEY {
         let text = format!("key of {} bytes; 1 to {MAX_KEY} are possible", key.len());
         return Err(refusal(verb, rc::INVALID_KEY_LENGTH, &text));
