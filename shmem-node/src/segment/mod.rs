@@ -20,7 +20,7 @@ use crate::stats::PeStats;
 use crate::sys::{self, Mapping};
 use crate::template::marker::StaticsRoom;
 use error::os;
-use tables::{Header, KEY_AT, MAGIC};
+use tables::{Header, KEY_AT};
 
 /// What the NLA knows about the job when it makes the node segment.
 #[derive(Debug, Clone)]
@@ -85,47 +85,16 @@ impl NodeSegment {
             .collect();
         let n_local = ranks.len();
         assert!(n_local > 0, "node {} has no PE", facts.node);
-        let n_pes = facts.node_of.len();
-        let statics = match facts.heap_pages {
-            HeapPages::Huge => StaticsRoom::default(),
-            HeapPages::Default | HeapPages::Transparent => facts.statics,
-        };
-        let mut header = Header {
-            magic: MAGIC,
-            job_id: facts.job_id,
-            n_pes: n_pes as u32,
-            n_nodes: facts.n_nodes,
-            node: facts.node,
-            n_local: n_local as u32,
-            on_machine: facts.on_machine,
-            heap_size: facts.heap_size,
-            statics: statics.bytes,
-            statics_layout: statics.layout,
-            page: sys::page_size() as u64,
-            heap_page: pages::of_heaps(facts.heap_pages)? as u64,
-            heap_file: [0; 2],
-            transparent: u32::from(facts.heap_pages == HeapPages::Transparent),
-            spins: facts.spins,
-            report: u32::from(facts.report),
-            calls: facts.calls,
-            store: facts.store.kind as u32,
-            store_log: facts.store.log_len,
-            hca_addresses: facts.hca_addresses.to_bytes(),
-        };
+        let mut header = Header::new(facts, n_local)?;
         let layouts = header.tables_layout().zip(header.heap_layout());
         let (tl, hl) = layouts.ok_or(SegmentError::TooLarge {
             n_local,
             heap_size: facts.heap_size,
-            statics: statics.bytes,
+            statics: header.statics,
             limit: None,
         })?;
 
-        let tables_fd = sys::memfd(c"shmem-tables", tl.len as u64)
-            .map_err(os("make the tables memory", tl.len))?;
-        let tables = Mapping::new(tables_fd.as_fd(), tl.len, true)
-            .map_err(os("map the tables memory", tl.len))?;
-        tables.keep_from_cores();
-        sys::seal(tables_fd.as_fd(), true).map_err(os("seal the tables memory", tl.len))?;
+        let (tables_fd, tables) = tables_memory(tl.len)?;
         let (heap_fd, heap) = heap_memory(facts, n_local, &hl)?;
         header.heap_file =
             sys::file_id(heap_fd.as_fd()).map_err(os("look at the heap memory", hl.len))?;
@@ -133,17 +102,7 @@ impl NodeSegment {
         // Empty: the HCA of the first PE that uses it gives it a size. Not sealed for that reason.
         let xrc_fd = sys::memfd(c"shmem-xrc", 0).map_err(os("make the file of XRC", 0))?;
 
-        let mut local_of = vec![0u32; n_pes];
-        let mut leader_of = vec![u32::MAX; facts.n_nodes as usize];
-        let mut next_local = vec![0u32; facts.n_nodes as usize];
-        for (rank, &node) in facts.node_of.iter().enumerate() {
-            let next = &mut next_local[node as usize];
-            if *next == 0 {
-                leader_of[node as usize] = rank as u32;
-            }
-            local_of[rank] = *next;
-            *next += 1;
-        }
+        let (local_of, leader_of) = places(facts);
         // SAFETY: the mapping is new and ours alone; the layout keeps the regions in bounds and
         // apart, and all of this is plain old data.
         unsafe {
@@ -219,6 +178,29 @@ impl NodeSegment {
     pub fn pe_stats(&self, local: usize) -> PeStats {
         self.view.pe_block(local).stats.read()
     }
+}
+
+/// The position of each rank among the PEs of its node, and the lowest rank of each node.
+fn places(facts: &JobFacts<'_>) -> (Vec<u32>, Vec<u32>) {
+    let mut leader_of = vec![u32::MAX; facts.n_nodes as usize];
+    let mut next_local = vec![0; facts.n_nodes as usize];
+    let local_of = (0..).zip(facts.node_of).map(|(rank, &node)| {
+        let leader = &mut leader_of[node as usize];
+        *leader = rank.min(*leader);
+        let next: &mut u32 = &mut next_local[node as usize];
+        *next += 1;
+        *next - 1
+    });
+    (local_of.collect(), leader_of)
+}
+
+/// Makes and maps the memory of a node's tables.
+fn tables_memory(len: usize) -> Result<(OwnedFd, Mapping), SegmentError> {
+    let fd = sys::memfd(c"shmem-tables", len as u64).map_err(os("make the tables memory", len))?;
+    let tables = Mapping::new(fd.as_fd(), len, true).map_err(os("map the tables memory", len))?;
+    tables.keep_from_cores();
+    sys::seal(fd.as_fd(), true).map_err(os("seal the tables memory", len))?;
+    Ok((fd, tables))
 }
 
 /// Makes and maps the memory of a node's heaps.

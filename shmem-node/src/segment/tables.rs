@@ -4,14 +4,17 @@
 
 use std::os::fd::BorrowedFd;
 
+use super::JobFacts;
 use super::error::{SegmentError, holds, of_tables, os};
 use crate::gather::Gather;
 use crate::hca_address::HcaAddresses;
 use crate::kvs;
 use crate::layout::{HeapLayout, Pages, REGION, TablesLayout};
+use crate::pages;
 use crate::recording;
-use crate::settings::StoreKind;
+use crate::settings::{HeapPages, StoreKind};
 use crate::sys::{self, Mapping};
+use crate::template::marker::StaticsRoom;
 
 pub(crate) const MAGIC: u64 = 0x5348_4d45_4d4e_4f31; // "SHMEMNO1"
 
@@ -52,6 +55,36 @@ pub(crate) const KEY_AT: usize = size_of::<Header>();
 const _: () = assert!(KEY_AT + size_of::<[u8; 32]>() <= REGION);
 
 impl Header {
+    /// What the facts say; which file the heap memory is comes later.
+    pub(super) fn new(facts: &JobFacts<'_>, n_local: usize) -> Result<Self, SegmentError> {
+        let statics = match facts.heap_pages {
+            HeapPages::Huge => StaticsRoom::default(),
+            HeapPages::Default | HeapPages::Transparent => facts.statics,
+        };
+        Ok(Self {
+            magic: MAGIC,
+            job_id: facts.job_id,
+            n_pes: facts.node_of.len() as u32,
+            n_nodes: facts.n_nodes,
+            node: facts.node,
+            n_local: n_local as u32,
+            on_machine: facts.on_machine,
+            heap_size: facts.heap_size,
+            statics: statics.bytes,
+            statics_layout: statics.layout,
+            page: sys::page_size() as u64,
+            heap_page: pages::of_heaps(facts.heap_pages)? as u64,
+            heap_file: [0; 2],
+            transparent: u32::from(facts.heap_pages == HeapPages::Transparent),
+            spins: facts.spins,
+            report: u32::from(facts.report),
+            calls: facts.calls,
+            store: facts.store.kind as u32,
+            store_log: facts.store.log_len,
+            hca_addresses: facts.hca_addresses.to_bytes(),
+        })
+    }
+
     /// The sizes of pages, if they can be such.
     fn pages(&self) -> Option<Pages> {
         let size = |bytes: u64| {
