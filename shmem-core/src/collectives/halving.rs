@@ -12,9 +12,8 @@
 
 use std::ops::Range;
 
-use super::circulant::{around, rounds};
-use super::combine::Reduction;
-use super::combine::{Block, Elements};
+use super::circulant::{Rounds, around, rounds};
+use super::combine::{Block, Elements, Reduction};
 use super::links;
 use super::shares::part;
 use crate::heap::access;
@@ -84,6 +83,18 @@ impl Plan {
         self.come(node, round).1.div_ceil(self.batch) * self.per_batch
     }
 
+    /// Of each round the pieces that come to the node before it, and at its end.
+    fn pieces_of_rounds(&self, node: usize) -> [(usize, usize); MAX_CHILDREN] {
+        let mut pieces = [(0, 0); MAX_CHILDREN];
+        let mut total = 0;
+        for round in (0..rounds(self.nodes)).rev() {
+            let before = total;
+            total += self.pieces(node, round);
+            pieces[round] = (before, total);
+        }
+        pieces
+    }
+
     /// How many have come before to the node. Rounds go from the last to the first.
     fn pieces_before(&self, node: usize, round: usize) -> usize {
         let before = round + 1..rounds(self.nodes);
@@ -116,116 +127,128 @@ pub(super) fn pieces(bytes: usize, nodes: usize) -> usize {
 impl Runtime {
     /// Combines the leaders' destination arrays in place. For leaders.
     pub(super) fn reduce_by_halving(&self, r: Reduction<'_>) {
-        let (mapping, size) = (r.team.mapping(), r.of.size);
-        let (nodes, node) = (mapping.n_nodes(), mapping.node());
+        let (nodes, node) = (r.team.mapping().n_nodes(), r.team.mapping().node());
         let plan = Plan::new(r.n, nodes, r.of);
-        let leaders = self.begin_rounds(r.team);
-        let room = |piece: usize| r.team.slot(STAGING) + piece % plan.rooms * plan.room;
-        let completion = links::completion(r.bytes());
-
-        // Of each round the pieces before it, and at its end.
-        let mut pieces = [(0, 0); MAX_CHILDREN];
-        let mut total = 0;
-        for round in (0..rounds(nodes)).rev() {
-            let before = total;
-            total += plan.pieces(node, round);
-            pieces[round] = (before, total);
-        }
-        for (round, &(before, end)) in pieces[..rounds(nodes)].iter().enumerate() {
-            let allowed = plan.rooms.min(end).saturating_sub(before);
-            if allowed > 0 {
-                leaders.allow(round, allowed);
-            }
-        }
-        // When so many are taken, one more may come.
-        let allow_after = |taken: usize| {
-            let allowed = taken + plan.rooms;
-            let of_round =
-                |(before, end): &(usize, usize)| (before + 1..end + 1).contains(&allowed);
-            if let Some(round) = pieces[..rounds(nodes)].iter().position(of_round) {
-                leaders.allow(round, allowed - pieces[round].0);
-            }
+        let halving = Halving {
+            rt: self,
+            r,
+            leaders: self.begin_rounds(r.team),
+            node,
+            plan,
+            pieces: plan.pieces_of_rounds(node),
         };
-
-        let mut block = Block::new(PIECE.max(size));
-        let come = block.as_mut_ptr();
+        halving.allow_first();
+        let mut block = Block::new(PIECE.max(r.of.size));
         for round in (0..rounds(nodes)).rev() {
-            let right = (node + (1 << round)) % nodes;
-            let (goes, comes) = (plan.come(right, round), plan.come(node, round));
-            let (outward, inward) = (plan.pieces(right, round), plan.pieces(node, round));
-            let before_out = plan.pieces_before(right, round);
-            let before_in = pieces[round].0;
-            let (mut sent, mut taken) = (0, 0);
-            while sent < outward || taken < inward {
-                let may_send = || sent < outward && leaders.is_allowed(round, sent + 1);
-                let may_take = || taken < inward && leaders.has_arrived(round, taken + 1);
-                self.wait_for(|| self.in_collective(r.team), || may_send() || may_take());
-                if may_send() {
-                    let piece = plan.piece(goes, sent);
-                    let to = (leaders.right(round), room(before_out + sent));
-                    self.send_piece(r, plan.room, piece, to);
-                    sent += 1;
-                    leaders.tell(round, sent);
-                }
-                if may_take() {
-                    let Piece { batch, number } = plan.piece(comes, taken);
-                    let bytes = (batch[0].len() + batch[1].len()) * size;
-                    let skip = bytes.min(number * plan.room);
-                    let len = plan.room.min(bytes - skip);
-                    let staged = self.own(room(before_in + taken));
-                    // SAFETY: the piece has arrived; the block has room for all of a batch.
-                    unsafe { access::copy(staged, come.add(skip), len) };
-                    taken += 1;
-                    allow_after(before_in + taken);
-                    if taken % plan.per_batch == 0 {
-                        // SAFETY: the block holds the elements of the batch.
-                        unsafe { self.add_batch(r, batch, come) };
-                    }
-                }
-            }
+            halving.pass_half(round, &mut block);
         }
+        halving.hand_out();
+    }
+}
 
-        // A block that was passed on is overwritten when it has long gone into the result.
-        let send = |pe, blocks: Range<usize>| {
-            let first = part(r.n, nodes, blocks.start).start;
-            let end = part(r.n, nodes, blocks.end - 1).end;
-            let at = r.dest + first * size;
-            self.write(pe, at, self.own(at), (end - first) * size, completion);
-        };
-        let message = |node, round| plan.pieces(node, round) + 1;
-        leaders.allgather(
-            |round| {
-                (
-                    message((node + (1 << round)) % nodes, round),
-                    message(node, round),
-                )
-            },
-            send,
-        );
-        // The program may change the array now.
-        self.complete(completion);
+/// One reduction at a leader.
+struct Halving<'a> {
+    rt: &'a Runtime,
+    r: Reduction<'a>,
+    leaders: Rounds<'a>,
+    node: usize,
+    plan: Plan,
+    /// Of each round the pieces that come before it, and at its end.
+    pieces: [(usize, usize); MAX_CHILDREN],
+}
+
+impl Halving<'_> {
+    /// The node to which this one sends in a round.
+    fn right(&self, round: usize) -> usize {
+        (self.node + (1 << round)) % self.plan.nodes
     }
 
-    /// Sends a piece, which takes a room of so many bytes, to that of another leader.
-    fn send_piece(
-        &self,
-        r: Reduction<'_>,
-        room: usize,
-        Piece { batch, number }: Piece,
-        (pe, to): (usize, usize),
-    ) {
-        let (skip, end) = (number * room, (number + 1) * room);
+    /// The room of a piece, counted over all rounds.
+    fn room(&self, piece: usize) -> usize {
+        self.r.team.slot(STAGING) + piece % self.plan.rooms * self.plan.room
+    }
+
+    /// As many pieces may come as there are rooms.
+    fn allow_first(&self) {
+        let of_rounds = &self.pieces[..rounds(self.plan.nodes)];
+        for (round, &(before, end)) in of_rounds.iter().enumerate() {
+            let allowed = self.plan.rooms.min(end).saturating_sub(before);
+            if allowed > 0 {
+                self.leaders.allow(round, allowed);
+            }
+        }
+    }
+
+    /// When so many are taken, one more may come.
+    fn allow_after(&self, taken: usize) {
+        let allowed = taken + self.plan.rooms;
+        let of_round = |(before, end): &(usize, usize)| (before + 1..end + 1).contains(&allowed);
+        let of_rounds = &self.pieces[..rounds(self.plan.nodes)];
+        if let Some(round) = of_rounds.iter().position(of_round) {
+            self.leaders.allow(round, allowed - of_rounds[round].0);
+        }
+    }
+
+    /// Passes on the blocks of leaders that are at least as far as the round goes, and adds what comes to the
+    /// rest. The block has place for a batch.
+    fn pass_half(&self, round: usize, block: &mut Block) {
+        let (plan, leaders) = (&self.plan, &self.leaders);
+        let right = self.right(round);
+        let (goes, comes) = (plan.come(right, round), plan.come(self.node, round));
+        let (outward, inward) = (plan.pieces(right, round), plan.pieces(self.node, round));
+        let before_out = plan.pieces_before(right, round);
+        let before_in = self.pieces[round].0;
+        let (mut sent, mut taken) = (0, 0);
+        while sent < outward || taken < inward {
+            let may_send = || sent < outward && leaders.is_allowed(round, sent + 1);
+            let may_take = || taken < inward && leaders.has_arrived(round, taken + 1);
+            let calls = || self.rt.in_collective(self.r.team);
+            self.rt.wait_for(calls, || may_send() || may_take());
+            if may_send() {
+                let to = (leaders.right(round), self.room(before_out + sent));
+                self.send_piece(&plan.piece(goes, sent), to);
+                sent += 1;
+                leaders.tell(round, sent);
+            }
+            if may_take() {
+                self.take_piece(plan.piece(comes, taken), before_in + taken, block);
+                taken += 1;
+            }
+        }
+    }
+
+    /// Sends a piece to the room of another leader.
+    fn send_piece(&self, piece: &Piece, (pe, to): (usize, usize)) {
+        let (r, room) = (&self.r, self.plan.room);
+        let (skip, end) = (piece.number * room, (piece.number + 1) * room);
         let mut at = 0;
-        for elements in batch {
+        for elements in &piece.batch {
             // What of these bytes belongs to the piece.
             let bytes = at..at + elements.len() * r.of.size;
             let (first, last) = (bytes.start.max(skip), bytes.end.min(end));
             if first < last {
                 let from = r.dest + elements.start * r.of.size + (first - bytes.start);
-                let (from, to) = (self.own(from), to + (first - skip));
-                self.write(pe, to, from, last - first, links::completion(r.bytes()));
+                let (from, to) = (self.rt.own(from), to + (first - skip));
+                let completion = links::completion(r.bytes());
+                self.rt.write(pe, to, from, last - first, completion);
             }
             at = bytes.end;
+        }
+    }
+
+    /// Takes a piece that has arrived, counted over all rounds, out of its room, which is free then. With its last
+    /// piece a batch is added.
+    fn take_piece(&self, Piece { batch, number }: Piece, which: usize, block: &mut Block) {
+        let bytes = (batch[0].len() + batch[1].len()) * self.r.of.size;
+        let skip = bytes.min(number * self.plan.room);
+        let len = self.plan.room.min(bytes - skip);
+        let (staged, come) = (self.rt.own(self.room(which)), block.as_mut_ptr());
+        // SAFETY: the piece has arrived; the block has room for all of a batch.
+        unsafe { access::copy(staged, come.add(skip), len) };
+        self.allow_after(which + 1);
+        if number + 1 == self.plan.per_batch {
+            // SAFETY: the block holds the elements of the batch.
+            unsafe { self.add_batch(batch, come) };
         }
     }
 
@@ -233,13 +256,33 @@ impl Runtime {
     ///
     /// # Safety
     /// `come` has the elements of the batch.
-    unsafe fn add_batch(&self, r: Reduction<'_>, batch: [Range<usize>; 2], come: *const u8) {
-        let first = batch[0].len() * r.of.size;
+    unsafe fn add_batch(&self, batch: [Range<usize>; 2], come: *const u8) {
+        let of = self.r.of;
+        let first = batch[0].len() * of.size;
         for (elements, at) in batch.into_iter().zip([0, first]) {
-            let into = self.own(r.dest + elements.start * r.of.size);
+            let into = self.rt.own(self.r.dest + elements.start * of.size);
             // SAFETY: by the caller.
-            unsafe { r.of.add_shared(into, come.add(at), elements.len()) };
+            unsafe { of.add_shared(into, come.add(at), elements.len()) };
         }
+    }
+
+    /// Gives each leader the sums of all.
+    fn hand_out(&self) {
+        let (r, plan) = (&self.r, &self.plan);
+        let completion = links::completion(r.bytes());
+        // A block that was passed on is overwritten when it has long gone into the result.
+        let send = |pe, blocks: Range<usize>| {
+            let first = part(r.n, plan.nodes, blocks.start).start;
+            let end = part(r.n, plan.nodes, blocks.end - 1).end;
+            let (at, len) = (r.dest + first * r.of.size, (end - first) * r.of.size);
+            self.rt.write(pe, at, self.rt.own(at), len, completion);
+        };
+        // Behind the pieces of the round.
+        let message = |node, round| plan.pieces(node, round) + 1;
+        let messages = |round| (message(self.right(round), round), message(self.node, round));
+        self.leaders.allgather(messages, send);
+        // The program may change the array now.
+        self.rt.complete(completion);
     }
 }
 
