@@ -112,7 +112,6 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
             "SHMEM_SOFT_NETNS is for jobs that shmrun starts: unset it".into(),
         ));
     }
-    let meets_at = process.id().map(|id| id.address().0.to_owned());
     let (node_of, n_nodes) = nodes(process)?;
     let Some(&number) = node_of.get(me as usize) else {
         return Err(Error::Launch(format!(
@@ -124,7 +123,6 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
         .filter(|&(_, &node)| node == number)
         .map(|(rank, _)| rank)
         .collect();
-    let n_local = ranks.len() as u32;
     // Slurm's name is a number that another controller on the same machine may have given, too; a step's
     // launcher has a port of its own.
     let launcher = std::env::var("SLURM_STEP_LAUNCHER_PORT").unwrap_or_default();
@@ -137,56 +135,70 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
         patience: settings.init_timeout,
     };
     let shared = if meeting.ranks[0] == me {
-        // First: a process that comes early must not wait longer than needed.
-        let host = match n_local {
-            1 => None,
-            _ => Some(Host::open(&meeting).map_err(apart(me))?),
-        };
-        let made = addresses(settings, &node_of, n_nodes, meets_at).and_then(|addresses| {
-            segment::make(
-                settings,
-                &Node {
-                    node_of: &node_of,
-                    n_nodes,
-                    number,
-                    // Whoever emulates nodes has all of them here.
-                    on_machine: match settings.emulated_node {
-                        Some(_) => n_pes,
-                        None => n_local,
-                    },
-                    addresses,
-                },
-            )
-        });
-        let segment = match made {
-            Ok(segment) => segment,
-            Err(e) => {
-                // Whoever waits sees this PE end, and not before it has told why.
-                std::mem::forget(host);
-                return Err(e);
-            }
-        };
-        if let Some(host) = host {
-            host.share(&segment).map_err(apart(me))?;
-        }
-        let (heap, xrc) = segment::descriptors(&segment)?;
-        (*segment.view(), heap, xrc)
+        let meets_at = process.id().map(|id| id.address().0.to_owned());
+        make_node(settings, &meeting, (&node_of, n_nodes), meets_at)?
     } else {
-        let shared = rendezvous::join(&meeting, me).map_err(apart(me))?;
-        let node = NodeView::attach(shared.tables.as_fd(), shared.heap.as_fd())?;
-        if node.node_of() != node_of {
-            return Err(Error::Launch(format!(
-                "PE {me} and the first PE of its node were told different things about the nodes of \
-                 the job"
-            )));
-        }
-        (node, shared.heap, shared.xrc)
+        join_node(&meeting, me, &node_of)?
     };
     let identity = match me == 0 && n_nodes > 1 && process.id().is_none() {
         true => Some(segment::random_identity()?),
         false => None,
     };
     Ok((shared, identity))
+}
+
+/// The first PE of a node makes its memory, and gives it to the others. `other` is a host of the job.
+fn make_node(
+    settings: &Settings,
+    meeting: &Meeting,
+    (node_of, n_nodes): (&[u32], u32),
+    other: Option<String>,
+) -> Result<Shared, Error> {
+    let (me, n_local) = (meeting.ranks[0], meeting.ranks.len() as u32);
+    // First: a process that comes early must not wait longer than needed.
+    let host = match n_local {
+        1 => None,
+        _ => Some(Host::open(meeting).map_err(apart(me))?),
+    };
+    let made = addresses(settings, node_of, n_nodes, other).and_then(|addresses| {
+        let node = Node {
+            node_of,
+            n_nodes,
+            number: meeting.node,
+            // Whoever emulates nodes has all of them here.
+            on_machine: match settings.emulated_node {
+                Some(_) => meeting.n_pes,
+                None => n_local,
+            },
+            addresses,
+        };
+        segment::make(settings, &node)
+    });
+    let segment = match made {
+        Ok(segment) => segment,
+        Err(e) => {
+            // Whoever waits sees this PE end, and not before it has told why.
+            std::mem::forget(host);
+            return Err(e);
+        }
+    };
+    if let Some(host) = host {
+        host.share(&segment).map_err(apart(me))?;
+    }
+    let (heap, xrc) = segment::descriptors(&segment)?;
+    Ok((*segment.view(), heap, xrc))
+}
+
+/// The others get it.
+fn join_node(meeting: &Meeting, me: u32, node_of: &[u32]) -> Result<Shared, Error> {
+    let shared = rendezvous::join(meeting, me).map_err(apart(me))?;
+    let node = NodeView::attach(shared.tables.as_fd(), shared.heap.as_fd())?;
+    if node.node_of() != node_of {
+        return Err(Error::Launch(format!(
+            "PE {me} and the first PE of its node were told different things about the nodes of the job"
+        )));
+    }
+    Ok((node, shared.heap, shared.xrc))
 }
 
 /// The node of each rank, numbered from 0 in the order in which they come, and how many there are.
