@@ -225,13 +225,13 @@ fn a_port_that_came_back_while_nobody_looked_is_none() {
     let fake = Fake::new();
     let hca = VerbsHca::open(&VerbsConfig::new(NAME, 1, 0)).expect("the fake opens");
     fake.port(false);
-    assert!(hca.events.take());
+    assert!(hca.port.events.take());
     fake.port(true);
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(hca.failure(), None);
     // And one that did not, is.
     fake.port(false);
-    assert!(hca.events.take());
+    assert!(hca.port.events.take());
     let end = Instant::now() + HANG;
     while hca.failure().is_none() {
         assert!(Instant::now() < end, "it is down for good");

@@ -42,28 +42,21 @@ pub struct VerbsHca {
     /// The channel of all completion queues, which sleepers watch.
     pub(super) bell: Arc<Channel>,
     pub(super) sleepers: Sleepers,
-    /// Of the device: HCAs that are [beside](Self::beside) each other have the same.
-    pub(super) events: Arc<Events>,
     pub(super) found: Found,
-    pub(super) port: PortInfo,
+    pub(super) port: Port,
+}
+
+/// An open port: HCAs that are [beside](VerbsHca::beside) each other have the same.
+#[derive(Clone, Debug)]
+pub(super) struct Port {
+    /// Of the device.
+    pub(super) events: Arc<Events>,
+    pub(super) info: PortInfo,
     pub(super) origin: Origin,
     /// What the driver says of it.
     pub(super) told: Abilities,
     pub(super) on_demand: bool,
     pub(super) pd: Arc<Pd>,
-}
-
-/// What an HCA is made of.
-#[derive(Debug)]
-pub(super) struct Parts {
-    pub(super) pd: Arc<Pd>,
-    pub(super) bell: Arc<Channel>,
-    pub(super) sleepers: Sleepers,
-    pub(super) events: Arc<Events>,
-    pub(super) port: PortInfo,
-    pub(super) origin: Origin,
-    pub(super) told: Abilities,
-    pub(super) on_demand: bool,
 }
 
 /// What polls have found.
@@ -88,8 +81,8 @@ struct Numbers {
 impl std::fmt::Debug for VerbsHca {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("VerbsHca")
-            .field("device", &self.pd.context.name)
-            .field("port", &self.port)
+            .field("device", &self.port.pd.context.name)
+            .field("port", &self.port.info)
             .finish_non_exhaustive()
     }
 }
@@ -107,19 +100,9 @@ fn take_number<T>(slots: &mut Slots<T>, value: T, what: &'static str) -> Result<
 }
 
 impl VerbsHca {
-    /// An HCA without objects. `bell` and everything later is made on the device of `pd`.
-    pub(super) fn new(parts: Parts) -> Self {
-        let Parts {
-            pd,
-            bell,
-            sleepers,
-            events,
-            port,
-            origin,
-            told,
-            on_demand,
-        } = parts;
-        events.concern(&sleepers.event);
+    /// An HCA without objects. `bell` and `sleepers` are made on the device of the port.
+    pub(super) fn new(port: Port, bell: Arc<Channel>, sleepers: Sleepers) -> Self {
+        port.events.concern(&sleepers.event);
         Self {
             qps: Table::default(),
             srqs: Table::default(),
@@ -127,16 +110,11 @@ impl VerbsHca {
             numbers: Mutex::default(),
             mrs: Mutex::default(),
             xrcds: Mutex::default(),
-            ways: Ways::new(told.max_ah),
+            ways: Ways::new(port.told.max_ah),
             bell,
             sleepers,
-            events,
             found: Found::default(),
             port,
-            origin,
-            told,
-            on_demand,
-            pd,
         }
     }
 
@@ -152,7 +130,7 @@ impl VerbsHca {
     }
 
     fn needs_xrc(&self, what: &'static str) -> Result<(), VerbsError> {
-        match self.port.xrc {
+        match self.port.info.xrc {
             true => Ok(()),
             false => Err(VerbsError::Unsupported { what }),
         }
@@ -169,13 +147,13 @@ impl VerbsHca {
         checks::check_registration(addr.addr() as u64, len as u64, access)?;
         // Buffers of our own are small and in use: they may as well be pinned.
         let shared = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-        let on_demand = match self.on_demand && access.intersects(shared) {
+        let on_demand = match self.port.on_demand && access.intersects(shared) {
             true => rdma_sys::ibv_access_flags::IBV_ACCESS_ON_DEMAND,
             false => 0,
         };
         let flags = access_flags(access) | on_demand;
         // SAFETY: the caller's promise.
-        let object = unsafe { MrObject::register(&self.pd, addr, len, flags) };
+        let object = unsafe { MrObject::register(&self.port.pd, addr, len, flags) };
         let object = object.map_err(|errno| {
             let advice = registration_advice(errno, Memlock::current);
             VerbsError::Io {
@@ -207,7 +185,7 @@ impl VerbsHca {
     }
 
     pub(super) fn make_cq(&self, depth: u32) -> Result<Cq, VerbsError> {
-        checks::check_cq(depth, &self.port)?;
+        checks::check_cq(depth, &self.port.info)?;
         let number = take_number(&mut lock(&self.numbers).cqs, (), "completion queues")?;
         match CqObject::create(depth, number, &self.bell) {
             Ok(cq) => self.cqs.put(number, Arc::new(cq)),
@@ -236,7 +214,7 @@ impl VerbsHca {
     }
 
     pub(super) fn make_srq(&self, init: &SrqInit) -> Result<Srq, VerbsError> {
-        checks::check_srq(init, &self.port)?;
+        checks::check_srq(init, &self.port.info)?;
         let xrc = match init.kind {
             SrqKind::Basic => None,
             SrqKind::Xrc { xrcd, cq } => {
@@ -246,7 +224,7 @@ impl VerbsHca {
         };
         let cq = xrc.as_ref().map(|(_, cq)| Arc::clone(cq));
         let number = take_number(&mut lock(&self.numbers).srqs, (), "shared receive queues")?;
-        let object = SrqObject::create(&self.pd, init, Srq(number), xrc).map_err(|errno| {
+        let object = SrqObject::create(&self.port.pd, init, Srq(number), xrc).map_err(|errno| {
             lock(&self.numbers).srqs.remove(number);
             let what = format!("cannot create a shared receive queue of {}", init.max_wr);
             io_error(what, errno)
@@ -275,7 +253,7 @@ impl VerbsHca {
 
     pub(super) fn make_xrcd(&self, domain: Option<BorrowedFd<'_>>) -> Result<Xrcd, VerbsError> {
         self.needs_xrc("XRC domains")?;
-        let object = XrcdObject::open(&self.pd.context, domain)
+        let object = XrcdObject::open(&self.port.pd.context, domain)
             .map_err(|errno| io_error("cannot open an XRC domain", errno))?;
         let number = take_number(&mut lock(&self.xrcds), Arc::new(object), "XRC domains")?;
         Ok(Xrcd(number))
@@ -294,7 +272,7 @@ impl VerbsHca {
     }
 
     pub(super) fn make_qp(&self, init: &QpInit) -> Result<Qpn, VerbsError> {
-        checks::check_init(init, &self.port)?;
+        checks::check_init(init, &self.port.info)?;
         let mut held = Held::default();
         if init.ty != QpType::XrcTgt {
             held.send_cq = Some(self.cq(init.send_cq)?);
@@ -318,7 +296,7 @@ impl VerbsHca {
                 cq.datagrams.store(true, Ordering::Relaxed);
             }
         }
-        let qp = Qp::create(&self.pd, init, held).map_err(|errno| {
+        let qp = Qp::create(&self.port.pd, init, held).map_err(|errno| {
             let what = format!(
                 "cannot create a queue pair ({:?}, {} send and {} receive requests, {} bytes inline)",
                 init.ty, init.max_send_wr, init.max_recv_wr, init.max_inline

@@ -7,7 +7,7 @@ use super::context::{Context, Pd};
 use super::discover::describe;
 use super::error::reason;
 use super::events::Events;
-use super::hca::{Parts, VerbsHca};
+use super::hca::{Port, VerbsHca};
 use super::map::Origin;
 use super::objects::{Channel, CqObject};
 use super::qp::{Held, Qp};
@@ -56,16 +56,15 @@ impl VerbsHca {
         let max_inline =
             probe_inline(&pd, &bell).map_err(|(what, e)| refused(&pd.context, what, e))?;
         let port = port_info(&info, told, &origin, max_inline, on_demand);
-        Ok(Self::new(Parts {
-            pd,
-            bell,
-            sleepers,
+        let port = Port {
             events,
-            port,
+            info: port,
             origin,
             told: info,
             on_demand,
-        }))
+            pd,
+        };
+        Ok(Self::new(port, bell, sleepers))
     }
 
     /// Another HCA at the same port: with queues, sleepers and an alarm of its own, in the same protection
@@ -74,17 +73,8 @@ impl VerbsHca {
     /// # Errors
     /// The device refuses a completion channel, or the system an event descriptor.
     pub fn beside(&self) -> Result<Self, SysError> {
-        let (bell, sleepers) = sleeping(&self.pd.context)?;
-        Ok(Self::new(Parts {
-            pd: Arc::clone(&self.pd),
-            bell,
-            sleepers,
-            events: Arc::clone(&self.events),
-            port: self.port,
-            origin: self.origin,
-            told: self.told.clone(),
-            on_demand: self.on_demand,
-        }))
+        let (bell, sleepers) = sleeping(&self.port.pd.context)?;
+        Ok(Self::new(self.port.clone(), bell, sleepers))
     }
 }
 

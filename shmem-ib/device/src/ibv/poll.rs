@@ -29,7 +29,7 @@ impl VerbsHca {
         }
         n += self.take_from_device(&queue, &mut out[n..]);
         drop(queue);
-        if self.told.emulated {
+        if self.port.told.emulated {
             self.give_way(n > 0);
         }
         n
@@ -84,7 +84,7 @@ impl VerbsHca {
 
     #[cold]
     fn queue_failed(&self, code: i32) {
-        self.events.fail(format!(
+        self.port.events.fail(format!(
             "a completion queue cannot be polled any more (ibv_poll_cq gave {code}): see the kernel's \
              log (`dmesg`)"
         ));
@@ -145,8 +145,8 @@ impl VerbsHca {
         let header = unsafe { datagrams.received(wc.wr_id) };
         let with_header = wc.wc_flags & ibv_wc_flags::IBV_WC_GRH != 0;
         let header = header.filter(|_| with_header);
-        if header.is_some() || !self.origin.ethernet {
-            let av = self.origin.source_of(header.as_ref(), wc.slid);
+        if header.is_some() || !self.port.origin.ethernet {
+            let av = self.port.origin.source_of(header.as_ref(), wc.slid);
             completion.src = Some((av, Qpn(wc.src_qp)));
         }
     }

@@ -9,7 +9,7 @@ use rdma_sys::{
 };
 
 use super::error::io_error;
-use super::hca::VerbsHca;
+use super::hca::{Port, VerbsHca};
 use super::map;
 use super::objects::Ah;
 use super::qp::Qp;
@@ -39,12 +39,17 @@ impl VerbsHca {
     #[inline]
     pub(super) unsafe fn send(&self, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), VerbsError> {
         let qp = self.qps.get(qpn.0).ok_or(VerbsError::NoSuchQp(qpn))?;
-        let port = &self.port;
+        let Port {
+            info: port,
+            origin,
+            pd,
+            ..
+        } = &self.port;
         checks::check_send(qp.poster(), wr, port.active_mtu, port.max_msg)?;
         match (&wr.op, &qp.datagrams) {
             (SendOp::UdSend { av, .. }, Some(datagrams)) => {
-                let ah = self.ways.to(av, &self.pd, &self.origin).map_err(|errno| {
-                    let from = self.origin.gid;
+                let ah = self.ways.to(av, pd, origin).map_err(|errno| {
+                    let from = origin.gid;
                     io_error(format!("no way from {from} to {av} for datagrams"), errno)
                 })?;
                 // SAFETY: the caller's promise about the buffers.
@@ -139,7 +144,7 @@ impl VerbsHca {
     ) -> Result<(), (usize, VerbsError)> {
         let qp = self.qps.get(qpn.0);
         let qp = qp.ok_or((0, VerbsError::NoSuchQp(qpn)))?;
-        let port = &self.port;
+        let port = &self.port.info;
         if qp.datagrams.is_some() {
             // Each has a way of its own.
             drop(qp);

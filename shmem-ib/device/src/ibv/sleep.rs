@@ -38,7 +38,7 @@ impl Desk for Locked<'_> {
     /// The device keeps its timers itself. Only a port that is down has a time of ours, and the look
     /// at it is made by whoever asks for a failure.
     fn next_timeout(&mut self) -> Option<u64> {
-        let left = self.hca.events.left()?;
+        let left = self.hca.port.events.left()?;
         Some(Sleeper(self.hca).now() + left)
     }
 
@@ -80,7 +80,7 @@ impl VerbsHca {
     /// Whether a failure has to end this sleep.
     fn failure_is_news(&self) -> bool {
         let told = &self.found.failure_told;
-        self.events.failed().is_some() && !told.swap(true, Ordering::Relaxed)
+        self.port.events.failed().is_some() && !told.swap(true, Ordering::Relaxed)
     }
 
     /// Asks a queue to announce its next completion, and says whether it has one already.
@@ -134,16 +134,15 @@ impl Host for Sleeper<'_> {
         let timer = sleepers.timer.as_ref().filter(|_| watch.wire);
         let timer = timer.map(AsFd::as_fd);
         // A device that is gone would not let anybody sleep.
-        let alive = self.0.events.failed().is_none();
-        let asynchronous = alive.then(|| self.0.events.fd());
+        let events = &self.0.port.events;
+        let alive = events.failed().is_none();
+        let asynchronous = alive.then(|| events.fd());
         let found = sleep([bell, event, timer, asynchronous], time);
         let [bell, event, timer, asynchronous] = found.map(|events| events != 0);
         if asynchronous {
-            let any = self.0.events.take();
+            let any = events.take();
             if !any && found[3] & (libc::POLLERR | libc::POLLHUP) != 0 {
-                self.0
-                    .events
-                    .fail("it is gone, or was taken from this process".to_owned());
+                events.fail("it is gone, or was taken from this process".to_owned());
             }
             sleepers.lock().event = true;
         }

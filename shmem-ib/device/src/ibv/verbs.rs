@@ -15,11 +15,11 @@ use shmem_verbs::{
 
 impl Hca for VerbsHca {
     fn port(&self) -> PortInfo {
-        self.port
+        self.port.info
     }
 
     fn fabric(&self) -> Fabric {
-        match self.origin.ethernet {
+        match self.port.origin.ethernet {
             true => Fabric::Roce,
             false => Fabric::InfiniBand,
         }
@@ -35,7 +35,7 @@ impl Hca for VerbsHca {
     }
 
     fn shares_memory(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.pd, &other.pd)
+        Arc::ptr_eq(&self.port.pd, &other.port.pd)
     }
 
     fn create_cq(&self, depth: u32) -> Result<Cq, VerbsError> {
@@ -78,7 +78,8 @@ impl Hca for VerbsHca {
 
     fn modify_qp(&self, qp: Qpn, attr: &QpAttr) -> Result<(), VerbsError> {
         let found = self.qps.get(qp.0).ok_or(VerbsError::NoSuchQp(qp))?;
-        found.modify(attr, &self.port, &self.origin, self.told.quirks)
+        let port = &self.port;
+        found.modify(attr, &port.info, &port.origin, port.told.quirks)
     }
 
     fn destroy_qp(&self, qp: Qpn) -> Result<(), VerbsError> {
@@ -140,7 +141,7 @@ impl Hca for VerbsHca {
 
     #[inline]
     fn failure(&self) -> Option<&Failure> {
-        self.events.failed()
+        self.port.events.failed()
     }
 
     fn inbound(&self) -> u64 {
