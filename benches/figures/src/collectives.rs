@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::chart::Kind;
+use super::chart::{Chart, Kind};
+use super::data::Data;
 use super::sitting::{Case, Launch, ON_DEMAND, STATIC, Sitting};
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
@@ -74,7 +75,14 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
         Ok(rows.into_iter().map(sample).collect())
     })?;
 
-    let data = &sitting.data;
+    Ok(Shown {
+        charts: charts(&sitting.data, pes),
+        claims: claims(&sitting.data, &sizes),
+    })
+}
+
+/// Those by bytes are of so many PEs.
+fn charts(data: &Data, pes: usize) -> Vec<Chart> {
     let mut charts = vec![data.chart(
         "barrier",
         "barrier_all, 8 PEs a node",
@@ -92,18 +100,22 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
             data.chart(name, title, "PEs", row, Unit::Seconds, Kind::Lines)
         }),
     );
-    let barrier = |sitting: &Sitting<'_>| {
+    charts
+}
+
+fn claims(data: &Data, sizes: &[usize]) -> Vec<Claim> {
+    let barrier = || {
         let each = sizes.iter().filter_map(|pes| {
-            let of = |series| sitting.data.median(series, &pes.to_string(), "barrier_all");
+            let of = |series| data.median(series, &pes.to_string(), "barrier_all");
             let ratio = of(ON_DEMAND)? / of(STATIC)?;
             Some(format!("{} at {pes}", Unit::Part.show(ratio)))
         });
         let each: Vec<String> = each.collect();
         (!each.is_empty()).then(|| format!("on demand takes, of static: {}", each.join(", ")))
     };
-    let by_bytes = |sitting: &Sitting<'_>, row: &str| {
-        let each = sitting.data.places(row).into_iter().filter_map(|bytes| {
-            let of = |series| sitting.data.median(series, &bytes, row);
+    let by_bytes = |row: &str| {
+        let each = data.places(row).into_iter().filter_map(|bytes| {
+            let of = |series| data.median(series, &bytes, row);
             Some(of(ON_DEMAND)? / of(STATIC)?)
         });
         let each: Vec<f64> = each.collect();
@@ -115,27 +127,26 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
         })
     };
     let warm = "connections are made before the timing begins, in the paper within it; PEs outnumber cores";
-    let claims = vec![
+    vec![
         Claim::new(
             "Fig. 7(a), barrier",
             "static and on demand are alike at all numbers of PEs",
-            barrier(sitting),
+            barrier(),
             warm,
         ),
         Claim::new(
             "Fig. 7, collect of 512",
             "they are alike",
-            by_bytes(sitting, "fcollect"),
+            by_bytes("fcollect"),
             "fewer PEs",
         ),
         Claim::new(
             "Fig. 7, reduce of 512",
             "they are alike",
-            by_bytes(sitting, "reduce"),
+            by_bytes("reduce"),
             "fewer PEs",
         ),
-    ];
-    Ok(Shown { charts, claims })
+    ]
 }
 
 /// A row of `collectives`, with its bytes where it has any.

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::chart::Kind;
+use super::chart::{Chart, Kind};
+use super::data::Data;
 use super::sitting::{Case, Launch, Sitting};
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
@@ -71,11 +72,13 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
             }
         }
     }
-    Ok(shown(sitting))
+    Ok(Shown {
+        charts: charts(&sitting.data),
+        claims: claims(&sitting.data),
+    })
 }
 
-fn shown(sitting: &Sitting<'_>) -> Shown {
-    let data = &sitting.data;
+fn charts(data: &Data) -> Vec<Chart> {
     let lines = |name, title, quantity, unit| {
         data.chart(name, title, "processes", quantity, unit, Kind::Lines)
     };
@@ -111,6 +114,10 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
             !s.name.ends_with("/spin") && (chart.name == "visible" || !s.name.ends_with("/sleep"))
         });
     }
+    charts
+}
+
+fn claims(data: &Data) -> Vec<Claim> {
     let last = data.places(SPAN).last().cloned().unwrap_or_default();
     let less = |a: &str, b: &str, quantity: &str| {
         let part = data.median(a, &last, quantity)? / data.median(b, &last, quantity)?;
@@ -131,7 +138,7 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
         (!each.is_empty()).then(|| each.join(", "))
     };
     let cores = "processes outnumber cores, so that most of the span is waiting for a core";
-    let claims = vec![
+    vec![
         Claim::new(
             "Fig. 9",
             "allgather takes 62 % of the time of a fence, at 16,384",
@@ -166,6 +173,5 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
                 .map(|(f, a)| format!("{} times, at {last}", Unit::Count.show(f / a))),
             "the spans of the blocking ones, which are what has to be hidden",
         ),
-    ];
-    Shown { charts, claims }
+    ]
 }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::chart::Kind;
+use super::chart::{Chart, Kind};
+use super::data::Data;
 use super::sitting::{Case, Launch, ON_DEMAND, STATIC, Sample, Sitting};
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
@@ -48,7 +49,10 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
             sitting.mind_the_square(memory, wall, *next as f64 / pes as f64);
         }
     }
-    Ok(shown(sitting))
+    Ok(Shown {
+        charts: charts(&sitting.data),
+        claims: claims(&sitting.data),
+    })
 }
 
 const INIT: &str = "init, mean of the PEs";
@@ -86,12 +90,11 @@ fn samples(sitting: &Sitting<'_>, case: &Case, pes: usize) -> io::Result<Vec<Sam
     Ok(all.into_iter().map(sample).collect())
 }
 
-fn shown(sitting: &Sitting<'_>) -> Shown {
-    let data = &sitting.data;
+fn charts(data: &Data) -> Vec<Chart> {
     let parts: Vec<_> = PARTS.into_iter().chain([(OTHER, "other")]).collect();
     let lines =
         |name, title, quantity, unit| data.chart(name, title, "PEs", quantity, unit, Kind::Lines);
-    let charts = vec![
+    vec![
         lines(
             "wall",
             "Init, mean of the PEs, 16 PEs a node",
@@ -125,8 +128,10 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
             ON_DEMAND,
             &parts,
         ),
-    ];
+    ]
+}
 
+fn claims(data: &Data) -> Vec<Claim> {
     let both = data.places(INIT);
     let both: Vec<&String> = both
         .iter()
@@ -154,7 +159,7 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
             of(last)?
         ))
     };
-    let claims = vec![
+    vec![
         Claim::new(
             "Fig. 5(a), init",
             "static takes nearly 30 times as long, at 8,192",
@@ -185,6 +190,5 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
             part(ON_DEMAND, places.last(), &[PARTS[2].0, PARTS[4].0]),
             "",
         ),
-    ];
-    Shown { charts, claims }
+    ]
 }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::chart::Kind;
+use super::chart::{Chart, Kind};
+use super::data::Data;
 use super::sitting::{Case, Launch, Ran, Sample, Sitting};
 use super::unit::Unit;
 use super::{Claim, Figure, Shown, works};
@@ -72,7 +73,9 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
             })?;
         }
     }
-    Ok(shown(sitting))
+    let charts = charts(&sitting.data);
+    let claims = claims(sitting, &charts);
+    Ok(Shown { charts, claims })
 }
 
 fn hello(sitting: &Sitting<'_>, case: &Case, pes: usize, nodes: usize) -> io::Result<Ran> {
@@ -85,12 +88,11 @@ fn hello(sitting: &Sitting<'_>, case: &Case, pes: usize, nodes: usize) -> io::Re
     sitting.run(case, &launch)
 }
 
-fn shown(sitting: &Sitting<'_>) -> Shown {
-    let data = &sitting.data;
+fn charts(data: &Data) -> Vec<Chart> {
     let lines = |name, title, places, quantity, unit| {
         data.chart(name, title, places, quantity, unit, Kind::Lines)
     };
-    let charts = vec![
+    vec![
         lines(
             "wall",
             "Hello world, the whole job",
@@ -119,7 +121,11 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
             OF_A_NODE,
             Unit::Seconds,
         ),
-    ];
+    ]
+}
+
+fn claims(sitting: &Sitting<'_>, charts: &[Chart]) -> Vec<Claim> {
+    let data = &sitting.data;
     let growth = || {
         let series = charts[3].series.last()?;
         let (first, last) = (
@@ -146,7 +152,7 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
         let each: Vec<String> = each.collect();
         (!each.is_empty()).then(|| each.join("; "))
     };
-    let claims = vec![
+    vec![
         Claim::new(
             "Fig. 2.5(d)",
             "spawning takes about 0.5 s with agents for 1 to 8 processes a node on 64 nodes, and 1 s to 6.7 s without",
@@ -166,6 +172,5 @@ fn shown(sitting: &Sitting<'_>) -> Shown {
             rivals(),
             "launchers that `--vs` names, beside ours on one node; none were given if there is a dash",
         ),
-    ];
-    Shown { charts, claims }
+    ]
 }

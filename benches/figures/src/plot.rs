@@ -3,6 +3,7 @@
 use super::axis::Axis;
 use super::chart::{Chart, Kind};
 use super::svg::{Anchor, Picture, SIZE, width};
+use shmem_benches::stats::Spread;
 
 const WIDTH: f64 = 760.0;
 const MARGIN: f64 = 16.0;
@@ -142,13 +143,54 @@ fn lines(picture: &mut Picture, chart: &Chart, top: f64) -> f64 {
     bottom + 40.0
 }
 
+/// Where values lie along bars.
+struct Along<'a> {
+    chart: &'a Chart,
+    axis: Axis,
+    left: f64,
+    right: f64,
+}
+
+impl Along<'_> {
+    fn x(&self, value: f64) -> f64 {
+        self.left + (self.right - self.left) * self.axis.place(value)
+    }
+
+    /// One value on another; the sum stands behind.
+    fn stack(&self, picture: &mut Picture, y: f64, values: &[(usize, Spread)]) {
+        let mut so_far = 0.0;
+        for &(i, value) in values {
+            let (from, to) = (self.x(so_far), self.x(so_far + value.median));
+            picture.filled(i, [from, y], [to - from, BAR]);
+            so_far += value.median;
+        }
+        self.behind(picture, [self.x(so_far), y], so_far);
+    }
+
+    fn bar(&self, picture: &mut Picture, y: f64, (i, value): (usize, Spread)) {
+        // Where it is too small to be seen it is there all the same.
+        let long = (self.x(value.median) - self.left).max(1.0);
+        picture.filled(i, [self.left, y], [long, BAR]);
+        let middle = y + BAR / 2.0;
+        let (low, high) = (self.x(value.low), self.x(value.high));
+        picture.line("spread", [low, middle], [high, middle]);
+        let end = self.x(value.median.max(value.high)).max(self.left + 1.0);
+        self.behind(picture, [end, y], value.median);
+    }
+
+    fn behind(&self, picture: &mut Picture, [end, y]: [f64; 2], value: f64) {
+        let text = self.chart.unit.show(value);
+        picture.words(end + 8.0, y + BAR - 2.0, SIZE, Anchor::Start, &text);
+    }
+}
+
 fn bars(picture: &mut Picture, chart: &Chart, top: f64) -> f64 {
     let stacked = chart.kind == Kind::Stacks;
     let total = |at: usize| -> f64 {
         let all = chart.series.iter().filter_map(|s| s.values[at]);
         all.map(|v| v.median).sum()
     };
-    let across = match stacked {
+    let axis = match stacked {
         true => Axis::over((0..chart.at.len()).map(total), false),
         false => {
             let values = chart.series.iter().flat_map(|s| s.values.iter().flatten());
@@ -160,65 +202,33 @@ fn bars(picture: &mut Picture, chart: &Chart, top: f64) -> f64 {
         .collect();
     let widest = places.iter().map(|p| width(p, SIZE)).fold(0.0, f64::max);
     let (left, right) = (MARGIN + widest + 8.0, WIDTH - MARGIN - BEHIND);
-    let x = |value: f64| left + (right - left) * across.place(value);
+    let along = Along {
+        chart,
+        axis,
+        left,
+        right,
+    };
 
     let mut y = top;
     for (at, place) in places.iter().enumerate() {
-        let rows: Vec<usize> = match stacked {
-            true => vec![0],
-            false => (0..chart.series.len())
-                .filter(|&i| chart.series[i].values[at].is_some())
-                .collect(),
-        };
-        let height = (rows.len().max(1) as f64) * (BAR + 2.0);
+        let all = chart.series.iter().enumerate();
+        let values: Vec<_> = all.filter_map(|(i, s)| Some((i, s.values[at]?))).collect();
+        let rows = if stacked { 1 } else { values.len().max(1) };
+        let height = rows as f64 * (BAR + 2.0);
         picture.words(left - 8.0, y + height / 2.0 + 3.0, SIZE, Anchor::End, place);
         if stacked {
-            let mut so_far = 0.0;
-            for (i, series) in chart.series.iter().enumerate() {
-                let Some(value) = series.values[at] else {
-                    continue;
-                };
-                let (from, to) = (x(so_far), x(so_far + value.median));
-                picture.filled(i, [from, y], [to - from, BAR]);
-                so_far += value.median;
+            along.stack(picture, y, &values);
+        } else {
+            for (row, &value) in values.iter().enumerate() {
+                along.bar(picture, y + row as f64 * (BAR + 2.0), value);
             }
-            picture.words(
-                x(so_far) + 8.0,
-                y + BAR - 2.0,
-                SIZE,
-                Anchor::Start,
-                &chart.unit.show(so_far),
-            );
-        }
-        for (row, &i) in rows.iter().enumerate().filter(|_| !stacked) {
-            let Some(value) = chart.series[i].values[at] else {
-                continue;
-            };
-            let y = y + row as f64 * (BAR + 2.0);
-            // Where it is too small to be seen it is there all the same.
-            picture.filled(i, [left, y], [(x(value.median) - left).max(1.0), BAR]);
-            let middle = y + BAR / 2.0;
-            picture.line("spread", [x(value.low), middle], [x(value.high), middle]);
-            let end = x(value.median.max(value.high)).max(left + 1.0);
-            picture.words(
-                end + 8.0,
-                y + BAR - 2.0,
-                SIZE,
-                Anchor::Start,
-                &chart.unit.show(value.median),
-            );
         }
         y += height + 9.0;
     }
     picture.line("axis", [left, top - 4.0], [left, y - 5.0]);
-    if across.is_logarithmic() {
-        picture.words(
-            left,
-            y + 9.0,
-            SIZE,
-            Anchor::Start,
-            "logarithmic: equal lengths are equal ratios",
-        );
+    if axis.is_logarithmic() {
+        let text = "logarithmic: equal lengths are equal ratios";
+        picture.words(left, y + 9.0, SIZE, Anchor::Start, text);
         y += 14.0;
     }
     y
@@ -230,7 +240,6 @@ mod tests {
     use super::super::svg::tests::is_well_formed;
     use super::super::unit::Unit;
     use super::*;
-    use shmem_benches::stats::Spread;
 
     #[test]
     fn every_kind_is_a_picture_whose_words_do_not_overlap() {
