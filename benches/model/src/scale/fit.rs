@@ -7,7 +7,7 @@
 //! process takes of wall time for its processor time while all run, and the *turn*, after which another has the core.
 
 use super::memory::Unit;
-use super::{Connect, Costs, Machine, Scope, Shape, contact, run};
+use super::{Connect, Costs, Machine, Scope, Shape, run};
 use shmem_benches::stats::median;
 
 /// What a job has shown: medians of its runs. Times in nanoseconds, memory in bytes.
@@ -83,137 +83,178 @@ const TURNS: [f64; 9] = [0.1e6, 0.2e6, 0.35e6, 0.5e6, 0.7e6, 1e6, 1.4e6, 2e6, 3e
 /// # Errors
 /// There are too few jobs.
 pub fn fit(jobs: &[Measured], cores: usize) -> Result<Fit, String> {
-    let too_few = || "too few jobs to fit costs to".to_owned();
     let of = |connect| jobs.iter().filter(move |job| job.connect == connect);
-    let lazy: Vec<&Measured> = of(Connect::OnDemand).collect();
-    let numbers = |job: &Measured| [f64::from(job.pes), f64::from(job.nodes)];
-
-    // An agent's own, for each of its PEs, and for each PE of the job.
-    let agents = lazy.iter().map(|job| {
-        let [pes, nodes] = numbers(job);
-        ([nodes, pes, pes * nodes], job.agents)
-    });
-    let [agent, reap, rank] = least_squares(&agents.collect::<Vec<_>>()).ok_or_else(too_few)?;
-    let of_a_pe = median(
-        &lazy
-            .iter()
-            .map(|job| job.of_pes / numbers(job)[0])
-            .collect::<Vec<_>>(),
-    );
-    // Launcher, templates with guards, and forks.
-    let others = lazy.iter().map(|job| {
-        let [pes, nodes] = numbers(job);
-        ([1.0, nodes, pes], job.cpu - job.agents - job.of_pes)
-    });
-    let [launcher, template, fork] =
-        least_squares(&others.collect::<Vec<_>>()).ok_or_else(too_few)?;
-    let mean =
-        |of: fn(&Measured) -> f64| median(&lazy.iter().map(|job| of(job)).collect::<Vec<_>>());
-    let [endpoint, in_init, in_finalize] = [
-        mean(|job| job.endpoint),
-        mean(|job| job.in_init),
-        mean(|job| job.in_finalize),
-    ];
-    let rest = (of_a_pe - in_init - in_finalize).max(0.0);
-
-    // Connections: what static jobs take more, and have more.
-    let more = of(Connect::Static).filter_map(|all| {
-        let same = lazy.iter().find(|job| numbers(job) == numbers(all))?;
-        let each = f64::from(all.shape(cores).all_contacts());
-        let contacts = f64::from(all.pes) * each;
-        Some((
-            contacts,
-            each.log2(),
-            all.cpu - same.cpu,
-            all.memory - same.memory,
-        ))
-    });
-    let more: Vec<_> = more.collect();
-    let by_cpu = more
-        .iter()
-        .map(|&(contacts, deep, cpu, _)| ([contacts, contacts * deep], cpu));
-    let [per_contact, deeper] = least_squares(&by_cpu.collect::<Vec<_>>()).unwrap_or_default();
-    let [queue_pair_memory] =
-        least_squares(&more.iter().map(|m| ([m.0], m.3)).collect::<Vec<_>>()).unwrap_or_default();
-    let memory = lazy
-        .iter()
-        .map(|job| ([1.0, numbers(job)[0]], job.memory))
-        .collect::<Vec<_>>();
-    let [program, pe] = least_squares(&memory).ok_or_else(too_few)?;
-    // Each message is sent by one and taken in by the other.
-    let messages = of(Connect::Static).map(|job| {
-        let contacts = f64::from(job.pes) * f64::from(job.shape(cores).all_contacts());
-        2.0 * job.messages / contacts
-    });
-    let messages: Vec<f64> = messages.collect();
-    let datagrams = match messages.is_empty() {
-        true => 0.0,
-        false => (median(&messages) + f64::from(contact(true).farewell)) * DATAGRAM,
+    let jobs = Jobs {
+        on_demand: of(Connect::OnDemand).collect(),
+        connected: of(Connect::Static).collect(),
+        cores,
     };
+    let fit = jobs.fit();
+    fit.ok_or_else(|| "too few jobs to fit costs to".to_owned())
+}
 
-    // Of a connection that is made alone, the repetitions of many are no part.
-    let of_few = per_contact
-        + deeper
-            * more
-                .iter()
-                .map(|m| m.1)
-                .fold(f64::INFINITY, f64::min)
-                .min(64.0);
+/// Jobs by when connections were made. `None` of what is fitted to them: they are too few.
+struct Jobs<'a> {
+    on_demand: Vec<&'a Measured>,
+    connected: Vec<&'a Measured>,
+    cores: usize,
+}
 
-    let mut costs = Costs {
-        launcher,
-        // Of what an agent takes for itself, a part is the start of its children; a fork of a small process.
-        start: agent / 4.0,
-        shell: 0.0,
-        agent: 3.0 * agent / 4.0,
-        rank,
-        piece: PIECE,
-        byte: BYTE,
-        reap,
-        template,
-        fork,
-        main: rest / 2.0,
-        endpoint,
-        register: (in_init - endpoint).max(0.0),
-        program: in_finalize / 2.0,
-        exit: in_finalize / 2.0 + rest / 2.0,
-        queue_pair: (of_few - datagrams).max(0.0),
-        contact: per_contact,
-        deeper,
-        datagram: DATAGRAM,
-        write: WRITE,
-        latency: 0.0,
-        link_byte: 0.0,
-        turn: TURNS[0],
-    };
-    let mut pace = 1.0;
-    let mut best = f64::INFINITY;
-    for turn in TURNS {
-        let tried = Costs { turn, ..costs };
-        let outcomes: Vec<_> = lazy
+/// What connections cost.
+#[derive(Debug, Clone, Copy)]
+struct Connections {
+    /// Each that is made in init, and the more the more of them a PE has.
+    contact: f64,
+    deeper: f64,
+    /// One that is made alone, but for its datagrams.
+    queue_pair: f64,
+    memory: f64,
+}
+
+fn numbers(job: &Measured) -> [f64; 2] {
+    [f64::from(job.pes), f64::from(job.nodes)]
+}
+
+impl Jobs<'_> {
+    /// The unknowns of one equation for each job, of its PEs and nodes.
+    fn solved<const N: usize>(
+        &self,
+        factors: fn([f64; 2]) -> [f64; N],
+        sum: fn(&Measured) -> f64,
+    ) -> Option<[f64; N]> {
+        let jobs = self.on_demand.iter();
+        let rows: Vec<_> = jobs.map(|job| (factors(numbers(job)), sum(job))).collect();
+        least_squares(&rows)
+    }
+
+    fn median(&self, of: fn(&Measured) -> f64) -> f64 {
+        let all: Vec<f64> = self.on_demand.iter().map(|job| of(job)).collect();
+        median(&all)
+    }
+
+    fn contacts(&self, job: &Measured) -> f64 {
+        f64::from(job.shape(self.cores).all_contacts())
+    }
+
+    fn fit(&self) -> Option<Fit> {
+        let connections = self.connections();
+        let (costs, pace) = self.paced(self.costs(connections)?);
+        let [program, pe] = self.solved(|[pes, _]| [1.0, pes], |job| job.memory)?;
+        Some(Fit {
+            costs: costs.at_pace(pace),
+            memory: Unit {
+                program,
+                pe,
+                queue_pair: connections.memory,
+            },
+            pace,
+        })
+    }
+
+    /// What jobs that connect in init take more, and have more.
+    fn connections(&self) -> Connections {
+        let more = self.connected.iter().filter_map(|all| {
+            let mut jobs = self.on_demand.iter();
+            let same = jobs.find(|job| numbers(job) == numbers(all))?;
+            let each = self.contacts(all);
+            let contacts = f64::from(all.pes) * each;
+            let (cpu, memory) = (all.cpu - same.cpu, all.memory - same.memory);
+            Some((contacts, each.log2(), cpu, memory))
+        });
+        let more: Vec<_> = more.collect();
+        let by_cpu = more
             .iter()
-            .map(|job| run(job.shape(cores), tried))
-            .collect();
-        let ratio = |of: fn(&Measured) -> f64, to: fn(&super::Outcome) -> f64| {
-            let all = lazy.iter().zip(&outcomes);
-            median(&all.map(|(job, out)| of(job) / to(out)).collect::<Vec<_>>())
-        };
-        let hello = ratio(|job| job.hello, |out| out.hello);
-        let init = ratio(|job| job.init, |out| out.init);
-        let off = (init / hello).ln().abs();
-        if off < best {
-            (best, pace, costs) = (off, hello, tried);
+            .map(|&(contacts, deep, cpu, _)| ([contacts, contacts * deep], cpu));
+        let by_cpu: Vec<_> = by_cpu.collect();
+        let [contact, deeper] = least_squares(&by_cpu).unwrap_or_default();
+        let by_memory: Vec<_> = more.iter().map(|m| ([m.0], m.3)).collect();
+        let [memory] = least_squares(&by_memory).unwrap_or_default();
+        // Of a connection that is made alone, the repetitions of many are no part.
+        let least_deep = more.iter().map(|m| m.1).fold(f64::INFINITY, f64::min);
+        let of_few = contact + deeper * least_deep.min(64.0);
+        Connections {
+            contact,
+            deeper,
+            queue_pair: (of_few - self.datagrams()).max(0.0),
+            memory,
         }
     }
-    Ok(Fit {
-        costs: costs.at_pace(pace),
-        memory: Unit {
-            program,
-            pe,
-            queue_pair: queue_pair_memory,
-        },
-        pace,
-    })
+
+    /// Time for the messages of a connection: each is sent by one and taken in by the other.
+    fn datagrams(&self) -> f64 {
+        let messages = self
+            .connected
+            .iter()
+            .map(|job| 2.0 * job.messages / (f64::from(job.pes) * self.contacts(job)));
+        let messages: Vec<f64> = messages.collect();
+        match messages.is_empty() {
+            true => 0.0,
+            false => (median(&messages) + f64::from(super::contact(true).farewell)) * DATAGRAM,
+        }
+    }
+
+    /// Unit costs, of which the turn is the first that is tried.
+    fn costs(&self, connections: Connections) -> Option<Costs> {
+        // An agent's own, for each of its PEs, and for each PE of the job.
+        let of_agents = |[pes, nodes]: [f64; 2]| [nodes, pes, pes * nodes];
+        let [agent, reap, rank] = self.solved(of_agents, |job| job.agents)?;
+        // Launcher, templates with guards, and forks.
+        let others = |job: &Measured| job.cpu - job.agents - job.of_pes;
+        let [launcher, template, fork] = self.solved(|[pes, nodes]| [1.0, nodes, pes], others)?;
+        let endpoint = self.median(|job| job.endpoint);
+        let in_init = self.median(|job| job.in_init);
+        let in_finalize = self.median(|job| job.in_finalize);
+        let of_a_pe = self.median(|job| job.of_pes / f64::from(job.pes));
+        let rest = (of_a_pe - in_init - in_finalize).max(0.0);
+        Some(Costs {
+            launcher,
+            // Of what an agent takes for itself, a part is the start of its children; a fork of a small process.
+            start: agent / 4.0,
+            shell: 0.0,
+            agent: 3.0 * agent / 4.0,
+            rank,
+            piece: PIECE,
+            byte: BYTE,
+            reap,
+            template,
+            fork,
+            main: rest / 2.0,
+            endpoint,
+            register: (in_init - endpoint).max(0.0),
+            program: in_finalize / 2.0,
+            exit: in_finalize / 2.0 + rest / 2.0,
+            queue_pair: connections.queue_pair,
+            contact: connections.contact,
+            deeper: connections.deeper,
+            datagram: DATAGRAM,
+            write: WRITE,
+            latency: 0.0,
+            link_byte: 0.0,
+            turn: TURNS[0],
+        })
+    }
+
+    /// The costs with the turn, and the pace, with which the jobs take as long in the model as they did.
+    fn paced(&self, mut costs: Costs) -> (Costs, f64) {
+        let mut pace = 1.0;
+        let mut best = f64::INFINITY;
+        for turn in TURNS {
+            let tried = Costs { turn, ..costs };
+            let jobs = self.on_demand.iter();
+            let outcomes: Vec<_> = jobs.map(|job| run(job.shape(self.cores), tried)).collect();
+            let ratio = |of: fn(&Measured) -> f64, to: fn(&super::Outcome) -> f64| {
+                let all = self.on_demand.iter().zip(&outcomes);
+                median(&all.map(|(job, out)| of(job) / to(out)).collect::<Vec<_>>())
+            };
+            let hello = ratio(|job| job.hello, |out| out.hello);
+            let init = ratio(|job| job.init, |out| out.init);
+            let off = (init / hello).ln().abs();
+            if off < best {
+                (best, pace, costs) = (off, hello, tried);
+            }
+        }
+        (costs, pace)
+    }
 }
 
 /// The unknowns of equations between rows of factors and sums, by least squares of relative errors; none of them is
