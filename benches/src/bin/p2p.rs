@@ -182,6 +182,140 @@ impl<'a> Local<'a> {
     }
 }
 
+/// The rows, and the arrays that they use.
+struct Rows {
+    bench: Bench,
+    area: SymSlice<u8>,
+    source: SymSlice<u8>,
+    sink: SymSlice<u8>,
+    sum: SymSlice<i64>,
+    compared: SymSlice<i64>,
+    turn: SymSlice<i64>,
+    word: SymSlice<i64>,
+    /// What was written last.
+    mark: u8,
+}
+
+impl Rows {
+    fn next_mark(&mut self) -> u8 {
+        self.mark += 1;
+        self.mark
+    }
+
+    fn put(&mut self, row: &str, bytes: usize, quiet: bool, of: Local<'_>) {
+        let (to, mark) = (self.area.at(..bytes), self.next_mark());
+        let (source, target) = (of.filled(bytes, mark), self.bench.target);
+        self.bench.measure(row, bytes, 1, || {
+            shmem::put(to, source, target);
+            if quiet {
+                shmem::quiet();
+            }
+        });
+        self.bench.expect(target, to, mark);
+    }
+
+    fn get(&mut self, row: &str, bytes: usize, of: Local<'_>) {
+        let (from, mark) = (self.area.at(..bytes), self.next_mark());
+        from.fill(mark);
+        let (sink, target) = (of.filled(bytes, 0), self.bench.target);
+        let get = || shmem::get(sink, from, target);
+        self.bench.measure(row, bytes, 1, get);
+        let good = sink.iter().all(|&b| b == mark);
+        assert!(
+            good || self.bench.me != 0,
+            "{row} of {bytes} bytes: not all arrived"
+        );
+        barrier_all();
+    }
+
+    fn puts_and_gets(&mut self) {
+        let mut private = vec![0; LARGEST];
+        let (source, sink) = (self.source, self.sink);
+        for bytes in [8, 64, 256, 1024, 4096, 16_384, 65_536, 1 << 20, LARGEST] {
+            self.put("put", bytes, false, Local::Symmetric(source));
+            self.put("put_private", bytes, false, Local::Private(&mut private));
+            self.put("put+quiet", bytes, true, Local::Symmetric(source));
+            self.get("get", bytes, Local::Symmetric(sink));
+            self.get("get_private", bytes, Local::Private(&mut private));
+        }
+    }
+
+    /// Gives what was added to the sum.
+    fn words(&mut self) -> i64 {
+        let value = i64::from_ne_bytes([self.next_mark(); 8]);
+        let (bench, target) = (&self.bench, self.bench.target);
+        let (word, sum, compared) = (self.word, self.sum, self.compared);
+        bench.measure("p", 8, 1, || shmem::p(word, value, target));
+        bench.expect_word(target, word, value);
+        bench.measure("g", 8, 1, || {
+            assert_eq!(std::hint::black_box(shmem::g(word, target)), value);
+        });
+        let (mut added, mut swapped) = (0, 0);
+        bench.measure("fetch_add", 8, 1, || {
+            assert_eq!(shmem::atomic_fetch_add(sum, 1, target), added);
+            added += 1;
+        });
+        bench.measure("compare_swap", 8, 1, || {
+            let old = shmem::atomic_compare_swap(compared, swapped, swapped + 1, target);
+            assert_eq!(old, swapped);
+            swapped += 1;
+        });
+        added
+    }
+
+    fn long_stream(&mut self) {
+        let mark = self.next_mark();
+        let (bench, target) = (&self.bench, self.bench.target);
+        let (area, source) = (self.area, self.source.at(..8 * STREAM));
+        source.fill(mark);
+        // SAFETY: nobody writes `source` any more.
+        let source = unsafe { source.as_slice() };
+        bench.measure("put_nbi_x1000", 8, STREAM, || {
+            shmem::nbi(|ops| {
+                for (i, word) in source.chunks_exact(8).enumerate() {
+                    ops.put(area.at(8 * i..), word, target);
+                }
+            });
+        });
+        bench.expect(target, area.at(..8 * STREAM), mark);
+    }
+
+    fn short_stream(&mut self, bytes: usize) {
+        let mark = self.next_mark();
+        let (bench, target) = (&self.bench, self.bench.target);
+        let len = (SHORT_STREAM * bytes).min(LARGEST);
+        let (area, source) = (self.area, self.source.at(..len));
+        source.fill(mark);
+        // SAFETY: nobody writes `source` any more.
+        let source = unsafe { source.as_slice() };
+        bench.measure("put_nbi_x64", bytes, SHORT_STREAM, || {
+            shmem::nbi(|ops| {
+                for i in 0..SHORT_STREAM {
+                    // Where they are more than the buffers hold, they begin again.
+                    let at = i * bytes % len;
+                    ops.put(area.at(at..), &source[at..at + bytes], target);
+                }
+            });
+        });
+        bench.expect(target, area.at(..len), mark);
+    }
+
+    /// So much has been added to the sum before.
+    fn additions(&self, mut added: i64) {
+        let (bench, sum, target) = (&self.bench, self.sum, self.bench.target);
+        bench.measure("atomic_add_x1000", 8, STREAM, || {
+            for _ in 0..STREAM {
+                shmem::atomic_add(sum, 1, target);
+            }
+            added += STREAM as i64;
+            shmem::quiet();
+        });
+        if bench.me == 0 {
+            assert_eq!(shmem::g(sum, target), added, "additions went astray");
+        }
+    }
+}
+
 fn main() -> Result<(), shmem::Error> {
     let options = Options::parse();
     let _world = shmem::init()?;
@@ -204,120 +338,36 @@ fn main() -> Result<(), shmem::Error> {
     if options.calls == Some(0) {
         return Ok(());
     }
-    let area = alloc::<u8>(LARGEST)?;
-    let source = alloc::<u8>(LARGEST)?;
-    let sink = alloc::<u8>(LARGEST)?;
-    let sum = alloc::<i64>(1)?;
-    let compared = alloc::<i64>(1)?;
-    let turn = alloc::<i64>(1)?;
-    let word = alloc::<i64>(1)?;
+    let mut rows = Rows {
+        bench,
+        area: alloc(LARGEST)?,
+        source: alloc(LARGEST)?,
+        sink: alloc(LARGEST)?,
+        sum: alloc(1)?,
+        compared: alloc(1)?,
+        turn: alloc(1)?,
+        word: alloc(1)?,
+        mark: 0,
+    };
     bind_if_asked(me, n_pes());
 
     if me == 0 {
-        bench.batches.head();
+        rows.bench.batches.head();
     }
-    let mut mark = 0;
-    let mut private = vec![0; LARGEST];
-    for bytes in [8, 64, 256, 1024, 4096, 16_384, 65_536, 1 << 20, LARGEST] {
-        let to = area.at(..bytes);
-        let mut put = |row: &str, quiet: bool, of: Local<'_>| {
-            mark += 1;
-            let source = of.filled(bytes, mark);
-            bench.measure(row, bytes, 1, || {
-                shmem::put(to, source, target);
-                if quiet {
-                    shmem::quiet();
-                }
-            });
-            bench.expect(target, to, mark);
-        };
-        put("put", false, Local::Symmetric(source));
-        put("put_private", false, Local::Private(&mut private));
-        put("put+quiet", true, Local::Symmetric(source));
-        let mut get = |row: &str, of: Local<'_>| {
-            mark += 1;
-            to.fill(mark);
-            let sink = of.filled(bytes, 0);
-            bench.measure(row, bytes, 1, || shmem::get(sink, to, target));
-            let good = sink.iter().all(|&b| b == mark);
-            assert!(good || me != 0, "{row} of {bytes} bytes: not all arrived");
-            barrier_all();
-        };
-        get("get", Local::Symmetric(sink));
-        get("get_private", Local::Private(&mut private));
-    }
-
-    mark += 1;
-    let value = i64::from_ne_bytes([mark; 8]);
-    bench.measure("p", 8, 1, || shmem::p(word, value, target));
-    bench.expect_word(target, word, value);
-    bench.measure("g", 8, 1, || {
-        assert_eq!(std::hint::black_box(shmem::g(word, target)), value);
-    });
-    let (mut added, mut swapped) = (0, 0);
-    bench.measure("fetch_add", 8, 1, || {
-        assert_eq!(shmem::atomic_fetch_add(sum, 1, target), added);
-        added += 1;
-    });
-    bench.measure("compare_swap", 8, 1, || {
-        let old = shmem::atomic_compare_swap(compared, swapped, swapped + 1, target);
-        assert_eq!(old, swapped);
-        swapped += 1;
-    });
-    mark += 1;
-    source.at(..8 * STREAM).fill(mark);
-    {
-        // SAFETY: nobody writes `source` any more.
-        let source = unsafe { source.at(..8 * STREAM).as_slice() };
-        bench.measure("put_nbi_x1000", 8, STREAM, || {
-            shmem::nbi(|ops| {
-                for (i, word) in source.chunks_exact(8).enumerate() {
-                    ops.put(area.at(8 * i..), word, target);
-                }
-            });
-        });
-    }
-    bench.expect(target, area.at(..8 * STREAM), mark);
+    rows.puts_and_gets();
+    let added = rows.words();
+    rows.long_stream();
     for bytes in [8, 256, 4096, 65_536, 1 << 20] {
-        mark += 1;
-        let len = (SHORT_STREAM * bytes).min(LARGEST);
-        source.at(..len).fill(mark);
-        {
-            // SAFETY: nobody writes `source` any more.
-            let source = unsafe { source.at(..len).as_slice() };
-            bench.measure("put_nbi_x64", bytes, SHORT_STREAM, || {
-                shmem::nbi(|ops| {
-                    for i in 0..SHORT_STREAM {
-                        // Where they are more than the buffers hold, they begin again.
-                        let at = i * bytes % len;
-                        ops.put(area.at(at..), &source[at..at + bytes], target);
-                    }
-                });
-            });
-        }
-        bench.expect(target, area.at(..len), mark);
+        rows.short_stream(bytes);
     }
-    bench.measure("atomic_add_x1000", 8, STREAM, || {
-        for _ in 0..STREAM {
-            shmem::atomic_add(sum, 1, target);
-        }
-        added += STREAM as i64;
-        shmem::quiet();
-    });
-    bench.measure(
-        "pingpong",
-        8,
-        2,
-        PingPong {
-            turn,
-            target,
-            sent: 0,
-            seen: 0,
-        },
-    );
-    if me == 0 {
-        assert_eq!(shmem::g(sum, target), added, "additions went astray");
-    }
+    rows.additions(added);
+    let pingpong = PingPong {
+        turn: rows.turn,
+        target,
+        sent: 0,
+        seen: 0,
+    };
+    rows.bench.measure("pingpong", 8, 2, pingpong);
     barrier_all();
     Ok(())
 }

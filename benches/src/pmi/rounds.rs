@@ -321,63 +321,18 @@ fn measure(
     compute: u64,
 ) -> io::Result<Figures> {
     let own = text(member.rank(), round, plan.bytes);
-    let agent = |member: &Member| match member.leads() {
+    let agent = || match member.leads() {
         true => member.agent_cpu(),
         false => 0,
     };
-    let agent_before = agent(member);
+    let agent_before = agent();
     let cpu = || cpu_time(Whose::Own).as_nanos() as u64;
     let cpu_before = cpu();
     let start = monotonic_ns();
-    // What is not inside calls of the operation: computation, and the put before a fence.
-    let (mut outside, mut computed) = (0, 0);
-    let put = || -> io::Result<u64> {
-        let before = monotonic_ns();
-        member.put(&own)?;
-        Ok(monotonic_ns() - before)
-    };
-    let seen = match operation {
-        Operation::Fence => {
-            outside += put()?;
-            member.fence()?;
-            None
-        }
-        Operation::FenceGet => {
-            outside += put()?;
-            member.fence()?;
-            get_some(member, plan.gets)?
-        }
-        Operation::Allgather => read_some(member, &member.allgather(own.as_bytes())?, plan.gets),
-        Operation::Primitives => {
-            let all = member.primitives()?.allgather(own.as_bytes());
-            let all = all.map_err(io::Error::other)?;
-            last_of(member, plan.gets, |rank| all[rank].clone())
-        }
-        Operation::Pmgr => {
-            let mut all = vec![0; plan.bytes * member.size()];
-            let pmgr = Pmgr::over(member.primitives()?);
-            pmgr.allgather(own.as_bytes(), &mut all)
-                .map_err(io::Error::other)?;
-            let value = |rank| all[plan.bytes * rank..][..plan.bytes].to_vec();
-            last_of(member, plan.gets, value)
-        }
-        Operation::Ifence(how) => {
-            outside += put()?;
-            let request = member.ifence()?;
-            computed = compute_for(how, compute);
-            request.wait().map_err(io::Error::other)?;
-            None
-        }
-        Operation::Iallgather(how) => {
-            let request = member.iallgather(own.as_bytes())?;
-            computed = compute_for(how, compute);
-            let all = request.wait().map_err(io::Error::other)?;
-            read_some(member, &all, plan.gets)
-        }
-    };
+    let done = perform(member, plan, operation, &own, compute)?;
     let end = monotonic_ns();
     let cpu_after = cpu();
-    if let Some((rank, seen)) = seen
+    if let Some((rank, seen)) = done.seen
         && seen != text(rank, round, plan.bytes).as_bytes()
     {
         let seen = String::from_utf8_lossy(&seen);
@@ -387,17 +342,75 @@ fn measure(
         )));
     }
     let spun = match operation.meanwhile() {
-        Meanwhile::Spin => computed,
+        Meanwhile::Spin => done.computed,
         _ => 0,
     };
     Ok(Figures {
         start,
         end,
-        visible: end - start - outside - computed,
+        visible: end - start - done.put - done.computed,
         cpu: (cpu_after - cpu_before).saturating_sub(spun),
-        agent: agent(member).saturating_sub(agent_before),
+        agent: agent().saturating_sub(agent_before),
         late: 0,
     })
+}
+
+/// What a process had of an operation.
+#[derive(Debug, Default)]
+struct Done {
+    /// Time that is not inside calls of the operation: the put before a fence, and computation.
+    put: u64,
+    computed: u64,
+    /// The last value that it looked at, and whose it is.
+    seen: Option<(usize, Vec<u8>)>,
+}
+
+fn perform(
+    member: &Member,
+    plan: &Plan,
+    operation: Operation,
+    own: &str,
+    compute: u64,
+) -> io::Result<Done> {
+    let mut done = Done::default();
+    if operation.blocking() == Operation::Fence || operation == Operation::FenceGet {
+        let before = monotonic_ns();
+        member.put(own)?;
+        done.put = monotonic_ns() - before;
+    }
+    let own = own.as_bytes();
+    match operation {
+        Operation::Fence => member.fence()?,
+        Operation::FenceGet => {
+            member.fence()?;
+            done.seen = get_some(member, plan.gets)?;
+        }
+        Operation::Allgather => done.seen = read_some(member, &member.allgather(own)?, plan.gets),
+        Operation::Primitives => {
+            let all = member.primitives()?.allgather(own);
+            let all = all.map_err(io::Error::other)?;
+            done.seen = last_of(member, plan.gets, |rank| all[rank].clone());
+        }
+        Operation::Pmgr => {
+            let mut all = vec![0; plan.bytes * member.size()];
+            let pmgr = Pmgr::over(member.primitives()?);
+            pmgr.allgather(own, &mut all).map_err(io::Error::other)?;
+            let value = |rank| all[plan.bytes * rank..][..plan.bytes].to_vec();
+            done.seen = last_of(member, plan.gets, value);
+        }
+        Operation::Ifence(how) => {
+            let request = member.ifence()?;
+            done.computed = compute_for(how, compute);
+            request.wait().map_err(io::Error::other)?;
+        }
+        Operation::Iallgather(how) => {
+            let request = member.iallgather(own)?;
+            done.computed = compute_for(how, compute);
+            let all = request.wait().map_err(io::Error::other)?;
+            done.seen = read_some(member, &all, plan.gets);
+        }
+    }
+    Ok(done)
 }
 
 /// Computes or sleeps for `time`; says how long it really took.
