@@ -412,24 +412,7 @@ impl Codec {
             ticket,
             body,
         };
-        let fixed = match kind {
-            KIND_OFFER => OFFER_FIXED,
-            KIND_WAIT | KIND_BYE => COMMON,
-            KIND_SEGMENTS => SEGMENTS_FIXED,
-            KIND_DRAIN | KIND_ASK => ADDRESS_END,
-            KIND_SEGMENTS_ACK => ACK_LEN,
-            _ => return Err(DecodeError::Field("kind")),
-        };
-        let most = match kind {
-            KIND_OFFER | KIND_SEGMENTS => MAX_SEGMENTS,
-            _ => 0,
-        };
-        if usize::from(count) > most {
-            return Err(DecodeError::Field("segment count"));
-        }
-        if text.len() != fixed + usize::from(count) * SEGMENT_LEN {
-            return Err(DecodeError::Length(len));
-        }
+        check_length(kind, count, text.len())?;
         let optional = matches!(kind, KIND_OFFER | KIND_WAIT | KIND_DRAIN | KIND_ASK);
         if !optional && echo.is_none() {
             return Err(DecodeError::Field("echo"));
@@ -451,6 +434,29 @@ impl Codec {
         };
         Ok(around(body))
     }
+}
+
+/// Whether a datagram of this kind may carry so many segments, and is then so long without its MAC.
+fn check_length(kind: u8, count: u8, len: usize) -> Result<(), DecodeError> {
+    let fixed = match kind {
+        KIND_OFFER => OFFER_FIXED,
+        KIND_WAIT | KIND_BYE => COMMON,
+        KIND_SEGMENTS => SEGMENTS_FIXED,
+        KIND_DRAIN | KIND_ASK => ADDRESS_END,
+        KIND_SEGMENTS_ACK => ACK_LEN,
+        _ => return Err(DecodeError::Field("kind")),
+    };
+    let most = match kind {
+        KIND_OFFER | KIND_SEGMENTS => MAX_SEGMENTS,
+        _ => 0,
+    };
+    if usize::from(count) > most {
+        return Err(DecodeError::Field("segment count"));
+    }
+    if len != fixed + usize::from(count) * SEGMENT_LEN {
+        return Err(DecodeError::Length(len + MAC_LEN));
+    }
+    Ok(())
 }
 
 /// A 24-bit field and the 8-bit field behind it.

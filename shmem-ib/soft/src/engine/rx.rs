@@ -3,10 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::machine::{Engine, SILENCE};
-use crate::memory::mr::Memory;
+use crate::memory::mr::{Memory, MrTable};
 use crate::memory::sge;
 use crate::qp::Service;
 use crate::queues::receive::Received;
+use crate::queues::send::Done;
 use crate::queues::shared::Receives;
 use crate::rc::pacing::SHORT;
 use crate::rc::requester::Requester;
@@ -15,7 +16,7 @@ use crate::rc::target::Target;
 use crate::wire::{Ext, Flow, NakCode, Opcode, Packet, STANDARD_MAX, Syndrome, Xrc, icrc};
 use crate::xrc::SrqOwner;
 use shmem_verbs::timeouts::rnr_delay_ns;
-use shmem_verbs::{AddressVector, Pkey, QpState, QpType, Qpn, WcStatus};
+use shmem_verbs::{AddressVector, Counters, Pkey, Psn, QpState, QpType, Qpn, WcStatus};
 
 impl<M: Memory> Engine<M> {
     /// Takes the payload of a UDP datagram that came from `src`.
@@ -323,31 +324,11 @@ impl<M: Memory> Engine<M> {
             requester.set_share(ack.credits());
         }
         let done = &mut self.done;
-        let (mut failure, mut expected) = (None, true);
-        match (packet.bth.opcode, &packet.ext) {
-            (Opcode::Ack, Ext::Aeth(aeth)) => match aeth.syndrome {
-                Syndrome::Ack(_) => requester.on_ack(now, psn, done),
-                Syndrome::Rnr(timer) => {
-                    self.counters.naks_received += 1;
-                    if requester.on_rnr(now, psn, rnr_delay_ns(timer), done) {
-                        failure = Some((psn, WcStatus::RnrRetryExcErr));
-                    }
-                }
-                Syndrome::Nak(NakCode::PsnSequence) => {
-                    self.counters.naks_received += 1;
-                    requester.on_nak_sequence(now, psn, done);
-                }
-                Syndrome::Nak(code) if requester.concerns(psn) => {
-                    self.counters.naks_received += 1;
-                    let status = match code {
-                        NakCode::RemoteAccess => WcStatus::RemAccessErr,
-                        NakCode::RemoteOperational => WcStatus::RemOpErr,
-                        _ => WcStatus::RemInvReqErr,
-                    };
-                    failure = Some((psn, status));
-                }
-                _ => return false,
-            },
+        let taken = match (packet.bth.opcode, &packet.ext) {
+            (Opcode::Ack, Ext::Aeth(aeth)) => {
+                let counters = &mut self.counters;
+                take_acknowledgement(requester, counters, (now, psn), aeth.syndrome, done)
+            }
             (opcode, ext) => {
                 let old;
                 let data = match ext {
@@ -357,32 +338,27 @@ impl<M: Memory> Engine<M> {
                     }
                     _ => packet.payload,
                 };
-                let len = placed.unwrap_or(data.len() as u32);
-                let to = match !run || requester.is_by_stream() {
-                    true => requester.on_response(now, psn, len, run, done),
-                    false => None,
+                let answer = Answer {
+                    psn,
+                    len: placed.unwrap_or(data.len() as u32),
+                    data: placed.is_none().then_some(data),
+                    atomic: opcode == Opcode::AtomicAck,
+                    run,
                 };
-                expected = to.is_some();
-                if let Some(to) = to {
-                    let store = |memory| sge::scatter(&self.mrs, memory, to.sges, to.offset, data);
-                    if !to.fits || to.atomic != (opcode == Opcode::AtomicAck) {
-                        failure = Some((psn, WcStatus::BadRespErr));
-                    } else if placed.is_none() && store(&mut self.memory).is_err() {
-                        failure = Some((psn, WcStatus::LocProtErr));
-                    } else {
-                        requester.on_response_stored(now, psn, len, done);
-                    }
-                }
+                take_answer(requester, (&self.mrs, &mut self.memory), now, &answer, done)
             }
-        }
-        match failure {
-            Some((psn, status)) => {
+        };
+        match taken {
+            Err(status) => {
                 requester.fail(now, psn, status, done);
                 self.fail_qp(qpn);
+                true
             }
-            None => self.after_answer(qpn),
+            Ok(expected) => {
+                self.after_answer(qpn);
+                expected
+            }
         }
-        expected || !run
     }
 
     /// Reports what an answer has ended, and goes on with what it has made room for.
@@ -403,4 +379,77 @@ impl<M: Memory> Engine<M> {
     pub fn is_ready(&self, qpn: Qpn) -> bool {
         self.qps.get(qpn.0).is_some_and(|qp| qp.in_ready)
     }
+}
+
+/// An answer to a READ or atomic: a packet, or a run of them that came by a stream.
+struct Answer<'a> {
+    psn: Psn,
+    len: u32,
+    /// What it brings, unless that is in its place already.
+    data: Option<&'a [u8]>,
+    atomic: bool,
+    run: bool,
+}
+
+/// Stores an answer. Returns whether it was expected, or the status with which the request of its PSN fails.
+fn take_answer<M: Memory>(
+    requester: &mut Requester,
+    (mrs, memory): (&MrTable, &mut M),
+    now: u64,
+    &Answer {
+        psn,
+        len,
+        data,
+        atomic,
+        run,
+    }: &Answer<'_>,
+    done: &mut Vec<Done>,
+) -> Result<bool, WcStatus> {
+    if run && !requester.is_by_stream() {
+        return Ok(false);
+    }
+    let Some(to) = requester.on_response(now, psn, len, run, done) else {
+        return Ok(!run);
+    };
+    if !to.fits || to.atomic != atomic {
+        return Err(WcStatus::BadRespErr);
+    }
+    if let Some(data) = data {
+        sge::scatter(mrs, memory, to.sges, to.offset, data).map_err(|_| WcStatus::LocProtErr)?;
+    }
+    requester.on_response_stored(now, psn, len, done);
+    Ok(true)
+}
+
+/// Takes an acknowledgement or a NAK. Returns whether it was expected, or the status with which the request of this PSN
+/// fails.
+fn take_acknowledgement(
+    requester: &mut Requester,
+    counters: &mut Counters,
+    (now, psn): (u64, Psn),
+    syndrome: Syndrome,
+    done: &mut Vec<Done>,
+) -> Result<bool, WcStatus> {
+    let taken = match syndrome {
+        Syndrome::Ack(_) => {
+            requester.on_ack(now, psn, done);
+            return Ok(true);
+        }
+        Syndrome::Rnr(timer) => match requester.on_rnr(now, psn, rnr_delay_ns(timer), done) {
+            true => Err(WcStatus::RnrRetryExcErr),
+            false => Ok(true),
+        },
+        Syndrome::Nak(NakCode::PsnSequence) => {
+            requester.on_nak_sequence(now, psn, done);
+            Ok(true)
+        }
+        Syndrome::Nak(code) if requester.concerns(psn) => Err(match code {
+            NakCode::RemoteAccess => WcStatus::RemAccessErr,
+            NakCode::RemoteOperational => WcStatus::RemOpErr,
+            _ => WcStatus::RemInvReqErr,
+        }),
+        _ => return Ok(false),
+    };
+    counters.naks_received += 1;
+    taken
 }

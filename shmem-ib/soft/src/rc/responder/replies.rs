@@ -59,6 +59,19 @@ pub(crate) struct Response {
     pub(crate) ends_burst: bool,
 }
 
+impl Response {
+    const fn without_data(psn: Psn, opcode: Opcode, ext: Ext) -> Self {
+        Self {
+            psn,
+            opcode,
+            ext,
+            payload: None,
+            rkey: None,
+            ends_burst: false,
+        }
+    }
+}
+
 impl Responder {
     /// Whether the requester has more READs and atomics outstanding than was agreed.
     ///
@@ -135,42 +148,40 @@ impl Responder {
         domain: Option<&dyn Domain>,
         packets: u32,
     ) -> Option<Response> {
-        let msn = self.msn;
-        let aeth = |syndrome| Aeth { syndrome, msn };
-        let ack = aeth(self.ack);
-        let plain = |psn, opcode, ext| {
-            Some(Response {
+        let (psn, opcode, ext) = match *self.replies.front()? {
+            Reply::Ack(psn) => (psn, Opcode::Ack, Ext::Aeth(self.aeth(self.ack))),
+            Reply::Nak(psn, code) => (psn, Opcode::Ack, Ext::Aeth(self.aeth(Syndrome::Nak(code)))),
+            Reply::Rnr(psn) => (
                 psn,
-                opcode,
-                ext,
-                payload: None,
-                rkey: None,
-                ends_burst: false,
-            })
-        };
-        let reply = self.replies.front_mut()?;
-        let read = match reply {
-            Reply::Ack(psn) => {
-                let psn = *psn;
-                self.replies.pop_front();
-                return plain(psn, Opcode::Ack, Ext::Aeth(ack));
-            }
-            Reply::Nak(psn, code) => {
-                let (psn, nak) = (*psn, aeth(Syndrome::Nak(*code)));
-                self.replies.pop_front();
-                return plain(psn, Opcode::Ack, Ext::Aeth(nak));
-            }
-            Reply::Rnr(psn) => {
-                let (psn, nak) = (*psn, aeth(Syndrome::Rnr(self.rnr_timer)));
-                self.replies.pop_front();
-                return plain(psn, Opcode::Ack, Ext::Aeth(nak));
-            }
+                Opcode::Ack,
+                Ext::Aeth(self.aeth(Syndrome::Rnr(self.rnr_timer))),
+            ),
             Reply::Atomic(psn, old, _) => {
-                let (psn, old) = (*psn, *old);
-                self.replies.pop_front();
-                return plain(psn, Opcode::AtomicAck, Ext::AtomicAck(ack, old));
+                let ext = Ext::AtomicAck(self.aeth(self.ack), old);
+                (psn, Opcode::AtomicAck, ext)
             }
-            Reply::Read(read) => read,
+            Reply::Read(_) => return self.poll_read(mrs, rights, domain, packets),
+        };
+        self.replies.pop_front();
+        Some(Response::without_data(psn, opcode, ext))
+    }
+
+    fn aeth(&self, syndrome: Syndrome) -> Aeth {
+        let msn = self.msn;
+        Aeth { syndrome, msn }
+    }
+
+    /// [`Self::poll`], when a READ is the first in the queue.
+    fn poll_read(
+        &mut self,
+        mrs: &MrTable,
+        rights: Access,
+        domain: Option<&dyn Domain>,
+        packets: u32,
+    ) -> Option<Response> {
+        let ack = Ext::Aeth(self.aeth(self.ack));
+        let Some(Reply::Read(read)) = self.replies.front_mut() else {
+            return None;
         };
         let psn = read.next();
         let offset = read.sent * self.mtu;
@@ -189,15 +200,16 @@ impl Responder {
         };
         if len > 0 && from.is_none() {
             // Deregistered since the request was accepted.
-            self.fatal = Some((psn, NakCode::RemoteAccess));
+            let code = NakCode::RemoteAccess;
+            self.fatal = Some((psn, code));
             self.replies.clear();
-            let nak = aeth(Syndrome::Nak(NakCode::RemoteAccess));
-            return plain(psn, Opcode::Ack, Ext::Aeth(nak));
+            let nak = Ext::Aeth(self.aeth(Syndrome::Nak(code)));
+            return Some(Response::without_data(psn, Opcode::Ack, nak));
         }
         let (opcode, ext) = match (read.sent, read.packets - read.sent - take + 1) {
-            (0, 1) => (Opcode::ReadOnly, Ext::Aeth(ack)),
-            (0, _) => (Opcode::ReadFirst, Ext::Aeth(ack)),
-            (_, 1) => (Opcode::ReadLast, Ext::Aeth(ack)),
+            (0, 1) => (Opcode::ReadOnly, ack),
+            (0, _) => (Opcode::ReadFirst, ack),
+            (_, 1) => (Opcode::ReadLast, ack),
             _ => (Opcode::ReadMiddle, Ext::None),
         };
         let ends_burst = read.packets > 1 && Place::of(read.sent, read.packets, self.mtu).ends;
