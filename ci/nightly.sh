@@ -132,6 +132,19 @@ part_vm_verbs() { ci/vm.sh conformance interop; }
 part vm_jobs turn user "jobs on real verbs in virtual machines"
 part_vm_jobs() { ci/vm.sh verbs run soft two_jobs marks; }
 
+part dependencies night caller "licences and sources of dependencies, and whether all are used"
+part_dependencies() {
+    local tool tools=$target/tools
+    for tool in cargo-deny@0.20 cargo-machete@0.9; do
+        PATH=$tools/bin:$PATH command -v "${tool%@*}" >/dev/null ||
+            CARGO_TARGET_DIR=$tools/build cargo install --quiet --locked --root "$tools" "$tool"
+    done
+    rm -rf "$tools/build"
+    # Advisories are on a server of their own.
+    PATH=$tools/bin:$PATH cargo deny --log-level error check licenses bans sources
+    PATH=$tools/bin:$PATH cargo machete --with-metadata
+}
+
 part sanitizers night user "a Rust program under AddressSanitizer"
 # With the library that it is linked with: each routine, on one node and on several, of PEs that are forked and executed.
 part_sanitizers() {

@@ -90,7 +90,7 @@ fn handshake(criterion: &mut Criterion<CpuTime>) {
             act(&mut a, &mut b);
             act(&mut b, &mut a);
             act(&mut a, &mut b);
-            assert!(a.way(1).is_some(), "the connection is open");
+            assert!(a.route(1).is_some(), "the connection is open");
             [a, b]
         };
         b.iter_batched(|| both.clone(), open, BatchSize::SmallInput);

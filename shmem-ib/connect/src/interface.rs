@@ -43,7 +43,7 @@ impl Local {
 
 /// What the event handlers may use: the clock reading, the randomness, and where results go.
 #[derive(Debug)]
-pub struct Context<'a> {
+pub struct EventContext<'a> {
     /// Nanoseconds from any origin; must not go backwards.
     pub now: u64,
     /// This PE.
@@ -62,7 +62,7 @@ pub struct Context<'a> {
     pub may_create: bool,
 }
 
-impl Context<'_> {
+impl EventContext<'_> {
     pub(crate) fn act(&mut self, pe: u32, action: Action) {
         self.actions.push_back((pe, action));
     }
@@ -163,9 +163,9 @@ pub enum Action {
     /// takes time and the peer waits for it, call [`busy`](crate::manager::Manager::busy).
     Drain(Qpn),
     /// The open connection reaches more memory of the peer now:
-    /// [`way`](crate::manager::Manager::way) tells.
+    /// [`route`](crate::manager::Manager::route) tells.
     SegmentsAdded,
-    /// Operations for this peer may be posted now: [`way`](crate::manager::Manager::way) tells where.
+    /// Operations for this peer may be posted now: [`route`](crate::manager::Manager::route) tells where.
     Opened {
         /// Since when they were wanted, if they were.
         since: Option<u64>,

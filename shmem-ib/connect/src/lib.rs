@@ -19,7 +19,7 @@
 //! 5. [`message`]: the datagrams, drawn bit by bit, and their authenticated codec; `admission.rs`: which
 //!    are let in.
 //! 6. [`endpoint`]: drives these over an [`Hca`](shmem_verbs::Hca): `connecting/act.rs` makes and links
-//!    queue pairs, and `operations/post.rs` posts to where the machine's [`Way`] leads.
+//!    queue pairs, and `operations/post.rs` posts to where the machine's [`Route`] leads.
 //!
 //! Everything but [`endpoint`] is pure: no socket, clock, thread or unsafe code.
 //!
@@ -57,15 +57,15 @@ pub mod interface;
 pub mod manager;
 pub mod message;
 pub mod retry;
+mod route;
 pub mod spin;
 mod stats;
 mod sync;
-mod way;
 pub mod xrc;
 
 pub use address::{AddressError, Published, UdAddress};
+pub use route::Route;
 pub use stats::{ConnectStats, Latency, XrcStats};
-pub use way::Way;
 
 /// Jobs for tests that look inside of endpoints: the file of the kit, which calls this crate by its name.
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub enum Wanted {
 
 /// What a user asks of ports, whichever it is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Asked {
+pub struct PortRequest {
     /// The entry of the GID table to send from.
     pub gid_index: Option<u8>,
     /// The partition to be in.
@@ -64,12 +64,12 @@ impl fmt::Display for Verdict {
 
 /// Judges every port.
 #[must_use]
-pub fn judge(survey: &Survey, asked: Asked) -> Vec<Verdict> {
+pub fn judge(survey: &Survey, asked: PortRequest) -> Vec<Verdict> {
     judge_on(ORDERS_DEVICES, survey, asked)
 }
 
 /// As [`judge`], on a processor that orders what devices write in a known way, or does not.
-pub(super) fn judge_on(orders_devices: bool, survey: &Survey, asked: Asked) -> Vec<Verdict> {
+pub(super) fn judge_on(orders_devices: bool, survey: &Survey, asked: PortRequest) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for device in &survey.devices {
         let whole = |why: String| Verdict {
@@ -116,7 +116,7 @@ fn usable_device(orders_devices: bool, device: &RdmaDevice) -> Result<(), String
     }
 }
 
-fn usable_port(device: &RdmaDevice, port: &RdmaPort, asked: Asked) -> Result<Usable, String> {
+fn usable_port(device: &RdmaDevice, port: &RdmaPort, asked: PortRequest) -> Result<Usable, String> {
     if !port.state.is_active() {
         let (state, remedy) = (&port.state, port.remedy());
         return Err(format!("its state is {state}, not ACTIVE: {remedy}"));
@@ -238,7 +238,7 @@ pub struct NoChoice {
 pub fn choose(
     wanted: &Wanted,
     seat: &Seat,
-    asked: Asked,
+    asked: PortRequest,
     survey: &Survey,
 ) -> Result<Choice, NoChoice> {
     choose_on(ORDERS_DEVICES, wanted, seat, asked, survey)
@@ -249,7 +249,7 @@ pub(super) fn choose_on(
     orders_devices: bool,
     wanted: &Wanted,
     seat: &Seat,
-    asked: Asked,
+    asked: PortRequest,
     survey: &Survey,
 ) -> Result<Choice, NoChoice> {
     if *wanted == Wanted::Soft {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::choice::{Asked, Choice, NoChoice, Usable, Verdict, Wanted};
+use super::choice::{Choice, NoChoice, PortRequest, Usable, Verdict, Wanted};
 use super::choice::{choose_on, judge_on};
 use super::hardware::{
     GidEntry, GidKind, LinkLayer, PhysicalState, PortState, RdmaDevice, RdmaPort, Survey, Transport,
@@ -27,9 +27,9 @@ fn gids(list: &[(&str, GidKind)]) -> Vec<GidEntry> {
 
 /// Who asks for a GID at most judges so,
 fn judge(survey: &Survey, gid_index: Option<u8>) -> Vec<Verdict> {
-    let asked = Asked {
+    let asked = PortRequest {
         gid_index,
-        ..Asked::default()
+        ..PortRequest::default()
     };
     judge_on(true, survey, asked)
 }
@@ -41,9 +41,9 @@ fn choose(
     gid_index: Option<u8>,
     survey: &Survey,
 ) -> Result<Choice, NoChoice> {
-    let asked = Asked {
+    let asked = PortRequest {
         gid_index,
-        ..Asked::default()
+        ..PortRequest::default()
     };
     let seat = Seat {
         local,
@@ -269,7 +269,7 @@ fn without_devices_auto_is_soft_and_others_fail() {
 #[test]
 fn a_processor_that_orders_devices_in_an_unknown_way_uses_none() {
     let survey = survey(vec![device("a", vec![roce(&ALL)])]);
-    let (seat, asked) = (Seat::default(), Asked::default());
+    let (seat, asked) = (Seat::default(), PortRequest::default());
     let on_it = |wanted| choose_on(false, &wanted, &seat, asked, &survey);
     let part = format!("how {} processors order", std::env::consts::ARCH);
     let auto = on_it(Wanted::Auto);

@@ -1,7 +1,7 @@
 //! Opens the device that a process is to use: looks, chooses, and tries.
 
 use super::Device;
-use super::choice::{Asked, Choice, NO_XRC, NoChoice, Usable, Wanted, choose};
+use super::choice::{Choice, NO_XRC, NoChoice, PortRequest, Usable, Wanted, choose};
 use super::memlock::Memlock;
 use super::options::VerbsConfig;
 use super::options::VerbsOptions;
@@ -97,7 +97,7 @@ fn choice(request: &Request<'_>) -> Result<Choice, NoChoice> {
     if let (Wanted::Auto, Some(why)) = (&request.wanted, request.places.remembered_absence()) {
         return Ok(Choice::Soft(why.to_owned()));
     }
-    let asked = Asked {
+    let asked = PortRequest {
         gid_index: request.gid_index,
         pkey: request.verbs.pkey,
     };

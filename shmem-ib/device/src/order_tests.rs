@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::choice::{Asked, Choice, Usable, Wanted, choose};
+use super::choice::{Choice, PortRequest, Usable, Wanted, choose};
 use super::hardware::{
     GidEntry, GidKind, LinkLayer, Network, PhysicalState, PortState, RdmaDevice, RdmaPort, Survey,
     Transport,
@@ -78,7 +78,7 @@ fn machine(devices: Vec<RdmaDevice>) -> Survey {
 
 /// The ports in the order in which a PE tries them.
 fn order(survey: &Survey, seat: &Seat) -> Vec<Usable> {
-    match choose(&Wanted::Auto, seat, Asked::default(), survey) {
+    match choose(&Wanted::Auto, seat, PortRequest::default(), survey) {
         Ok(Choice::Verbs { ports, .. }) => ports,
         Ok(Choice::Soft(_)) => Vec::new(),
         Err(e) => panic!("{e}"),

@@ -25,13 +25,13 @@ pub(crate) struct Proof {
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct Direction {
     pub(crate) flow: Flow,
     /// The receiver's queue pair.
     pub(crate) to: Qpn,
 }
 
-impl Way {
+impl Direction {
     pub(crate) const fn new(src: AddressVector, dst: AddressVector, to: Qpn) -> Self {
         let flow = Flow { src, dst };
         Self { flow, to }
@@ -47,7 +47,7 @@ impl Proof {
         Self { key: Some(key) }
     }
 
-    fn hash(&self, purpose: u8, way: &Way, rest: &[u8]) -> Hash128 {
+    fn hash(&self, purpose: u8, way: &Direction, rest: &[u8]) -> Hash128 {
         let key = self.key.unwrap_or_default();
         let mut hasher = SipHasher24::new_with_key(&key);
         hasher.write(&[purpose]);
@@ -61,7 +61,7 @@ impl Proof {
     }
 
     /// What the ICRC of packets that go this way is changed by; 0 without a key.
-    pub(crate) fn salt(&self, way: &Way) -> u32 {
+    pub(crate) fn salt(&self, way: &Direction) -> u32 {
         match self.key {
             Some(_) => self.hash(SALT, way, &[]).h1 as u32,
             None => 0,
@@ -69,7 +69,7 @@ impl Proof {
     }
 
     /// The code of an invitation with this text of the queue pair whose first request had the number `first`.
-    pub(crate) fn of_invite(&self, way: &Way, first: Psn, text: &[u8]) -> Mac {
+    pub(crate) fn of_invite(&self, way: &Direction, first: Psn, text: &[u8]) -> Mac {
         let mut rest = [0; 64];
         rest[..4].copy_from_slice(&first.0.to_be_bytes());
         rest[4..4 + text.len()].copy_from_slice(text);

@@ -112,7 +112,7 @@ enum Flushed {
 }
 
 #[derive(Debug, Default)]
-enum Way {
+enum Channel {
     #[default]
     Closed,
     Socket(OwnedFd),
@@ -127,7 +127,7 @@ enum Way {
 /// set knows it, and whether bytes wait for room.
 #[derive(Debug, Default)]
 pub(super) struct LinkIo {
-    way: Way,
+    way: Channel,
     token: u64,
     blocked: bool,
 }
@@ -136,7 +136,7 @@ impl LinkIo {
     /// A link that is a socket.
     pub(super) fn socket(socket: OwnedFd, token: u64) -> Self {
         Self {
-            way: Way::Socket(socket),
+            way: Channel::Socket(socket),
             token,
             blocked: false,
         }
@@ -145,7 +145,7 @@ impl LinkIo {
     /// A link of two pipes, or of whatever has their places.
     pub(super) fn pipes(input: OwnedFd, output: OwnedFd, token: u64) -> Self {
         Self {
-            way: Way::Pipes { input, output },
+            way: Channel::Pipes { input, output },
             token,
             blocked: false,
         }
@@ -153,31 +153,31 @@ impl LinkIo {
 
     /// Whether it has not ended.
     pub(super) fn is_open(&self) -> bool {
-        !matches!(self.way, Way::Closed)
+        !matches!(self.way, Channel::Closed)
     }
 
     /// Whether a remote shell is between this process and its parent.
     pub(super) fn is_remote(&self) -> bool {
-        matches!(self.way, Way::Pipes { .. })
+        matches!(self.way, Channel::Pipes { .. })
     }
 
     /// Ends it.
     pub(super) fn close(&mut self) {
-        self.way = Way::Closed;
+        self.way = Channel::Closed;
         self.blocked = false;
     }
 
     fn input(&self) -> io::Result<&OwnedFd> {
         match &self.way {
-            Way::Closed => Err(io::ErrorKind::NotConnected.into()),
-            Way::Socket(socket) => Ok(socket),
-            Way::Pipes { input, .. } => Ok(input),
+            Channel::Closed => Err(io::ErrorKind::NotConnected.into()),
+            Channel::Socket(socket) => Ok(socket),
+            Channel::Pipes { input, .. } => Ok(input),
         }
     }
 
     fn output(&self) -> io::Result<&OwnedFd> {
         match &self.way {
-            Way::Pipes { output, .. } => Ok(output),
+            Channel::Pipes { output, .. } => Ok(output),
             _ => self.input(),
         }
     }
@@ -192,7 +192,7 @@ impl LinkIo {
 
     /// Makes reading and writing return at once, as they do on a socket anyway.
     pub(super) fn set_nonblocking(&self) -> io::Result<()> {
-        if let Way::Pipes { input, output } = &self.way {
+        if let Channel::Pipes { input, output } = &self.way {
             sys::set_nonblocking(input.as_fd())?;
             sys::set_nonblocking(output.as_fd())?;
         }
@@ -202,9 +202,9 @@ impl LinkIo {
     /// Receives what is there, at most a buffer full. A link that has ended is closed.
     pub(super) fn receive(&mut self, buf: &mut [u8]) -> Got {
         let got = match &self.way {
-            Way::Closed => return Got::Nothing,
-            Way::Socket(socket) => receive(socket, buf),
-            Way::Pipes { input, .. } => got(|| Ok(rustix::io::read(input, &mut *buf)?)),
+            Channel::Closed => return Got::Nothing,
+            Channel::Socket(socket) => receive(socket, buf),
+            Channel::Pipes { input, .. } => got(|| Ok(rustix::io::read(input, &mut *buf)?)),
         };
         if got == Got::End {
             self.close();
@@ -223,12 +223,12 @@ impl LinkIo {
             return Ok(());
         }
         let flushed = match &self.way {
-            Way::Closed => {
+            Channel::Closed => {
                 out.clear();
                 return Ok(());
             }
-            Way::Socket(socket) => flush(socket, out),
-            Way::Pipes { output, .. } => {
+            Channel::Socket(socket) => flush(socket, out),
+            Channel::Pipes { output, .. } => {
                 flush_by(|runs| Ok(rustix::io::write(output, &runs[0])?), out)
             }
         };
@@ -241,8 +241,8 @@ impl LinkIo {
         }
         match (&self.way, blocked) {
             // What is written is another descriptor, and is of interest only while it is full.
-            (Way::Pipes { output, .. }, true) => epoll.add(output, self.token, Interest::Write),
-            (Way::Pipes { output, .. }, false) => epoll.remove(output),
+            (Channel::Pipes { output, .. }, true) => epoll.add(output, self.token, Interest::Write),
+            (Channel::Pipes { output, .. }, false) => epoll.remove(output),
             (_, true) => epoll.change(self.input()?, self.token, Interest::ReadWrite),
             (_, false) => epoll.change(self.input()?, self.token, Interest::Read),
         }
@@ -250,7 +250,7 @@ impl LinkIo {
 
     /// Sends what a socket takes at once. Failures show when the link is read.
     pub(super) fn send_some(&self, out: &mut OutBuf) {
-        if let Way::Socket(socket) = &self.way {
+        if let Channel::Socket(socket) = &self.way {
             flush(socket, out);
         }
     }

@@ -37,7 +37,7 @@ pub(super) enum Asker {
 
 /// A question under way.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct Query {
     /// Its number.
     number: u32,
     askers: Vec<Asker>,

@@ -108,7 +108,7 @@ pub struct Root {
     losses: Losses,
     jobs: SpawnedJobs,
     /// Who asks what the PEs wait for.
-    asked: census::Asked,
+    asked: census::Query,
     /// Whether PEs wait for others that have left.
     watch: watch::Watch,
     results: Results,
@@ -134,7 +134,7 @@ impl Root {
             missing: None,
             losses: Losses::default(),
             jobs: SpawnedJobs::new(setup.spawned_as.is_some()),
-            asked: census::Asked::default(),
+            asked: census::Query::default(),
             watch: watch::Watch::default(),
             results: Results::default(),
             setup,

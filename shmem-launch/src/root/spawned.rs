@@ -30,7 +30,7 @@ const FAIL: i32 = 1;
 
 /// Who waits to hear that a job runs.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct SpawnAsker {
     /// Number of the spawned job that the PE belongs to; 0 for this one.
     job: u32,
     asker: u32,
@@ -42,7 +42,7 @@ struct Asked {
 struct Child {
     number: u32,
     /// Until it is known whether the job runs.
-    asked: Option<Asked>,
+    asked: Option<SpawnAsker>,
     /// Once it runs.
     job_id: Option<String>,
     reader: FrameReader,
@@ -150,7 +150,7 @@ impl Root {
             Ok(Question::LookupName { name }) => names.lookup(&name),
             Ok(Question::Unpublish { name }) => names.unpublish(&name),
             Ok(Question::Spawn(request)) => {
-                let asked = Asked { job, asker, ticket };
+                let asked = SpawnAsker { job, asker, ticket };
                 match self.spawn(asked, request) {
                     Ok(()) => return,
                     Err(reason) => Answer::Refused { rc: FAIL, reason },
@@ -165,11 +165,11 @@ impl Root {
                 reason: e.to_string(),
             },
         };
-        self.answer(Asked { job, asker, ticket }, &answer);
+        self.answer(SpawnAsker { job, asker, ticket }, &answer);
     }
 
-    fn answer(&mut self, asked: Asked, answer: &Answer) {
-        let Asked { job, asker, ticket } = asked;
+    fn answer(&mut self, asked: SpawnAsker, answer: &Answer) {
+        let SpawnAsker { job, asker, ticket } = asked;
         let out = match job {
             0 => Some(&mut self.agent.out),
             job => self.jobs.child(job).map(|c| &mut c.out),
@@ -183,7 +183,7 @@ impl Root {
         }
     }
 
-    fn spawn(&mut self, asked: Asked, request: SpawnRequest) -> Result<(), String> {
+    fn spawn(&mut self, asked: SpawnAsker, request: SpawnRequest) -> Result<(), String> {
         let procs = request.commands.iter().map(|c| u64::from(c.procs));
         let total: u64 = procs.sum();
         if total == 0 || request.commands.iter().any(|c| c.procs == 0) {

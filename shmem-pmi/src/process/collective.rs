@@ -7,7 +7,7 @@ use super::direct::Direct;
 use super::error::{Cause, ProcessError};
 use super::request::{Outcome, Request};
 use super::work::{Gathered, Work};
-use super::{Inner, Process, Way, keys};
+use super::{Backend, Inner, Process, keys};
 use crate::client::{Client, ClientError, calls};
 use crate::io::{Connection, ConnectionError};
 
@@ -34,8 +34,8 @@ impl Inner {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = |client: &mut Client| calls(client, *next);
         let made = match &self.way {
-            Way::Shmrun { slots, .. } => slots.begin(connection, calls),
-            Way::Plain(_) | Way::Direct(_) => connection.submit(calls),
+            Backend::Shmrun { slots, .. } => slots.begin(connection, calls),
+            Backend::Plain(_) | Backend::Direct(_) => connection.submit(calls),
         }?;
         *next += 1;
         Ok(made)
@@ -78,12 +78,12 @@ impl Process {
     fn start_fence(&self, call: &'static str) -> Result<Request<()>, ProcessError> {
         let start = || -> Result<Work, Cause> {
             match &self.inner.way {
-                Way::Shmrun { connection, .. } | Way::Plain(connection) => {
+                Backend::Shmrun { connection, .. } | Backend::Plain(connection) => {
                     self.inner.check_shared(call)?;
                     let fence = |client: &mut Client, _| keys::start_fence(client);
                     Ok(Work::Fence(self.inner.collective(connection, fence)?))
                 }
-                Way::Direct(direct) => {
+                Backend::Direct(direct) => {
                     let fence = |direct: &dyn Direct, _| direct.start_fence();
                     self.inner.collective_direct(&**direct, call, fence)
                 }
@@ -122,14 +122,14 @@ impl Process {
         let start = || -> Result<Work, Cause> {
             keys::check(value)?;
             Ok(match &self.inner.way {
-                Way::Shmrun {
+                Backend::Shmrun {
                     connection, slots, ..
                 } => Work::Slot {
                     result: slots.iallgather(connection, value)?,
                     looks: 0,
                     asked: None,
                 },
-                Way::Plain(connection) => {
+                Backend::Plain(connection) => {
                     self.inner.check_shared(call)?;
                     let rank = self.rank();
                     let start = |client: &mut Client, number| {
@@ -138,7 +138,7 @@ impl Process {
                     let (started, fence) = self.inner.collective(connection, start)?;
                     Work::Keys(started, fence)
                 }
-                Way::Direct(direct) => {
+                Backend::Direct(direct) => {
                     let gather = |direct: &dyn Direct, number| direct.start_gather(number, value);
                     self.inner.collective_direct(&**direct, call, gather)?
                 }
@@ -176,13 +176,13 @@ impl Process {
     pub fn ring(&self, value: &[u8]) -> Result<Ring, ProcessError> {
         let (rank, size) = (self.rank(), self.size());
         let outcome = match &self.inner.way {
-            Way::Shmrun { connection, .. } => self.ring_of_server(connection, value),
+            Backend::Shmrun { connection, .. } => self.ring_of_server(connection, value),
             // Slurm has a ring, too, but one that may hang with several nodes.
-            Way::Plain(connection) => {
+            Backend::Plain(connection) => {
                 let open = self.inner.check_shared("ring");
                 open.and_then(|()| self.ring_of_keys(connection, value))
             }
-            Way::Direct(direct) => {
+            Backend::Direct(direct) => {
                 let ring = |direct: &dyn Direct, number| direct.ring(number, value);
                 let ring = self.inner.collective_direct(&**direct, "ring", ring);
                 ring.map(|[left, right]| Ring {

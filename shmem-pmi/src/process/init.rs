@@ -12,7 +12,7 @@ use super::error::{Cause, ProcessError};
 use super::mpi::{self, Beside};
 use super::server::Server;
 use super::slots::Slots;
-use super::{Inner, Member, Process, Way, launchers, pmix};
+use super::{Backend, Inner, Member, Process, launchers, pmix};
 use crate::client::{Client, RankFrom, calls};
 use crate::id::{self, Ended, UniqueId};
 use crate::io::{Connection, ConnectionError};
@@ -81,12 +81,12 @@ impl Process {
         let is_shared = inherits && beside.is_some();
         let (connection, facts, node) = introduce(&environment, is_shared).map_err(failed)?;
         let way = match node {
-            Some(Node { tables, store }) => Way::Shmrun {
+            Some(Node { tables, store }) => Backend::Shmrun {
                 connection,
                 store,
                 slots: Slots::new(tables.gather(), tables.n_pes(), facts.first_request.0),
             },
-            None => Way::Plain(connection),
+            None => Backend::Plain(connection),
         };
         let inner = Inner {
             server,
@@ -115,7 +115,7 @@ impl Process {
             appnum: -1,
             spawned: false,
             next: Mutex::new(0),
-            way: Way::Direct(Box::new(calls)),
+            way: Backend::Direct(Box::new(calls)),
             is_shared: true,
             member: None,
         };
@@ -136,7 +136,7 @@ impl Process {
             appnum: facts.appnum,
             spawned: facts.spawned,
             next: Mutex::new(0),
-            way: Way::Direct(Box::new(calls)),
+            way: Backend::Direct(Box::new(calls)),
             is_shared: false,
             member: None,
         };
@@ -178,7 +178,7 @@ impl Process {
             appnum: facts.appnum,
             spawned: false,
             next: Mutex::new(facts.first_request.0),
-            way: Way::Plain(connection),
+            way: Backend::Plain(connection),
             is_shared: false,
             member: Some(Member {
                 nodes: joined.nodes,
@@ -199,7 +199,7 @@ impl Process {
             appnum: 0,
             spawned: false,
             next: Mutex::new(0),
-            way: Way::Direct(Box::new(Alone::default())),
+            way: Backend::Direct(Box::new(Alone::default())),
             is_shared: false,
             member: None,
         };

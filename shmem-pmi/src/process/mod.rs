@@ -125,7 +125,7 @@ struct Inner {
     /// processes of the PE count. Held while one is started, so that the calls it consists of stay
     /// together.
     next: Mutex<u64>,
-    way: Way,
+    way: Backend,
     /// MPI is in this process, and is going to use the connection, or does.
     is_shared: bool,
     /// In a job without a launcher.
@@ -142,7 +142,7 @@ struct Member {
 
 /// How the server is made use of.
 #[derive(Debug)]
-enum Way {
+enum Backend {
     Shmrun {
         connection: Connection,
         slots: Arc<Slots>,
@@ -157,8 +157,8 @@ enum Way {
 impl Inner {
     fn connection(&self) -> Option<&Connection> {
         match &self.way {
-            Way::Shmrun { connection, .. } | Way::Plain(connection) => Some(connection),
-            Way::Direct(_) => None,
+            Backend::Shmrun { connection, .. } | Backend::Plain(connection) => Some(connection),
+            Backend::Direct(_) => None,
         }
     }
 
@@ -274,9 +274,11 @@ impl Process {
         direct: impl FnOnce(&dyn Direct) -> Result<T, Cause>,
     ) -> Result<T, ProcessError> {
         let outcome = match &self.inner.way {
-            Way::Shmrun { connection, .. } => ask(connection),
-            Way::Plain(connection) => self.inner.check_shared(call).and_then(|()| ask(connection)),
-            Way::Direct(calls) => calls.check_open(call).and_then(|()| direct(&**calls)),
+            Backend::Shmrun { connection, .. } => ask(connection),
+            Backend::Plain(connection) => {
+                self.inner.check_shared(call).and_then(|()| ask(connection))
+            }
+            Backend::Direct(calls) => calls.check_open(call).and_then(|()| direct(&**calls)),
         };
         outcome.map_err(|cause| self.inner.error(call, cause))
     }
@@ -326,8 +328,10 @@ impl Process {
     /// The socket cannot be watched; MPI has a server that this library cannot see.
     pub fn wait_hangup(&self) -> std::io::Result<()> {
         match &self.inner.way {
-            Way::Shmrun { connection, .. } | Way::Plain(connection) => connection.wait_hangup(),
-            Way::Direct(calls) => calls.wait_hangup(),
+            Backend::Shmrun { connection, .. } | Backend::Plain(connection) => {
+                connection.wait_hangup()
+            }
+            Backend::Direct(calls) => calls.wait_hangup(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What processes tell each other by keys, other jobs by names, and the server of the job.
 
 use super::error::ProcessError;
-use super::{Direct, Process, Way};
+use super::{Backend, Direct, Process};
 use crate::client::calls;
 use crate::io::Connection;
 
@@ -91,7 +91,7 @@ impl Process {
     }
 
     fn get_visible(&self, owner: Option<u32>, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
-        if let Way::Shmrun { store, .. } = &self.inner.way
+        if let Backend::Shmrun { store, .. } = &self.inner.way
             && let Some(value) = store.get_vec(key.as_bytes())
         {
             return Ok(Some(value));

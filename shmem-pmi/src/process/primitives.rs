@@ -1,6 +1,6 @@
 //! The way from a process to the primitives of its node agents, for programs that ask for them.
 
-use super::{Inner, Process, Way};
+use super::{Backend, Inner, Process};
 use crate::client::{Client, ClientError};
 use crate::io::{Connection, ConnectionError};
 use crate::papers::primitives::{Primitives, Starter};
@@ -23,11 +23,11 @@ impl Process {
     /// allgathers and rings, in the same order.
     pub fn primitives(&self) -> Option<Primitives<'_>> {
         match &self.inner.way {
-            Way::Shmrun { connection, .. } => {
+            Backend::Shmrun { connection, .. } => {
                 let (rank, size) = (self.rank(), self.size());
                 Some(Primitives::started_by(&*self.inner, connection, rank, size))
             }
-            Way::Plain(_) | Way::Direct(_) => None,
+            Backend::Plain(_) | Backend::Direct(_) => None,
         }
     }
 }

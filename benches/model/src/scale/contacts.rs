@@ -121,7 +121,7 @@ impl Connections {
 
     /// Whether there is a way to a PE.
     pub(super) fn is_open(&self, pe: u32) -> bool {
-        self.manager.way(pe).is_some()
+        self.manager.route(pe).is_some()
     }
 
     /// Whether one is wanted.

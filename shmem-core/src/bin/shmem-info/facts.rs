@@ -1,6 +1,8 @@
 //! What there is to tell, gathered before anything is printed.
 
-use shmem_ib::device::choice::{Asked, Choice, NO_XRC, NoChoice, Usable, Verdict, choose, judge};
+use shmem_ib::device::choice::{
+    Choice, NO_XRC, NoChoice, PortRequest, Usable, Verdict, choose, judge,
+};
 use shmem_ib::device::hardware::Survey;
 use shmem_ib::device::inspect::{self, Inspection, NO_PROVIDER};
 use shmem_ib::device::memlock::Memlock;
@@ -36,7 +38,7 @@ impl Facts {
             Ok(settings) => (settings, None),
             Err(e) => (Settings::default(), Some(e.to_string())),
         };
-        let asked = Asked {
+        let asked = PortRequest {
             gid_index: settings.gid_index,
             pkey: options(&settings).pkey,
         };

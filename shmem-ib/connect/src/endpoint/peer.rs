@@ -1,11 +1,11 @@
 //! What an endpoint counts of one peer: how far operations towards it have come, and who waits for it. How the
-//! connection stands, and what memory the peer has, its state machine knows ([`Way`](crate::Way)).
+//! connection stands, and what memory the peer has, its state machine knows ([`Route`](crate::Route)).
 
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
 
-use super::atomics::by_owner::books::Asked;
+use super::atomics::by_owner::books::RequestCount;
 use super::error::ConnError;
 use super::operations::accounts::Mark;
 use super::operations::silent::{Last, Silent};
@@ -30,7 +30,7 @@ pub(super) struct Peer {
     pub(super) silent: Silent,
     pub(super) last: Option<Last>,
     /// Atomics that the peer is to execute, and has; they complete in an order of their own.
-    pub(super) asked: Asked,
+    pub(super) asked: RequestCount,
     /// Atomics towards it that take several steps, and have not ended.
     pub(super) composed: u32,
     /// How often connecting failed, and how the last time.

@@ -264,5 +264,5 @@ fn late_words_of_fewer_segments_change_nothing() {
     c.receive_all(&reply);
     assert!(!d.machine.may_be_behind(1));
     assert!(done(&c, |a| matches!(a, Action::Opened { .. })));
-    assert_eq!(c.machine.way().expect("it is open").segments[0].size, 9);
+    assert_eq!(c.machine.route().expect("it is open").segments[0].size, 9);
 }

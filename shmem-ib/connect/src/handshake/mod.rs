@@ -120,10 +120,10 @@
 mod on_call;
 mod on_message;
 mod room;
+mod route;
 mod segments;
 mod send;
 mod state;
-mod way;
 
 pub use room::Standing;
 
@@ -140,7 +140,7 @@ use shmem_verbs::{Psn, Qpn};
 /// [`qp_created`](Self::qp_created), [`qp_failed`](Self::qp_failed),
 /// [`segments_added`](Self::segments_added), [`evict`](Self::evict), [`drained`](Self::drained),
 /// [`leave`](Self::leave) and [`busy`](Self::busy); outputs are the actions in the
-/// [`Context`](super::interface::Context) and [`next_timeout`](Self::next_timeout). Any input is allowed
+/// [`EventContext`](super::interface::EventContext) and [`next_timeout`](Self::next_timeout). Any input is allowed
 /// at any time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Handshake {

@@ -5,7 +5,7 @@ use std::mem;
 use super::Handshake;
 use super::state::{Drain, Mine, Pair, State, Want};
 use crate::UdAddress;
-use crate::interface::{Action, Context, Failure};
+use crate::interface::{Action, EventContext, Failure};
 use crate::message::Generation;
 use crate::retry::Repeater;
 use shmem_verbs::Qpn;
@@ -14,7 +14,7 @@ impl Handshake {
     /// The local program wants to reach the peer, whose UD endpoint is at `ud`. Idempotent.
     ///
     /// A peer that has said BYE fails at once. A side that leaves itself does nothing.
-    pub fn connect(&mut self, cx: &mut Context<'_>, ud: UdAddress) {
+    pub fn connect(&mut self, cx: &mut EventContext<'_>, ud: UdAddress) {
         if cx.local.leaving {
             return;
         }
@@ -47,7 +47,7 @@ impl Handshake {
 
     /// The local memory is registered (`cx.local.memory` is set), or a queue pair may be made
     /// now: deferred work goes on.
-    pub fn ready(&mut self, cx: &mut Context<'_>) {
+    pub fn ready(&mut self, cx: &mut EventContext<'_>) {
         if let State::Preparing { creating, .. } = &mut self.state
             && !*creating
             && cx.local.memory.is_some()
@@ -59,7 +59,7 @@ impl Handshake {
     }
 
     /// The queue pair asked for by [`Action::CreateQp`] exists and is in INIT.
-    pub fn qp_created(&mut self, cx: &mut Context<'_>, qpn: Qpn) {
+    pub fn qp_created(&mut self, cx: &mut EventContext<'_>, qpn: Qpn) {
         let State::Preparing { offer, .. } = mem::replace(&mut self.state, State::Idle) else {
             debug_assert!(false, "a queue pair was created that nobody asked for");
             return;
@@ -88,7 +88,7 @@ impl Handshake {
     }
 
     /// The queue pair asked for by [`Action::CreateQp`] cannot be created.
-    pub fn qp_failed(&mut self, cx: &mut Context<'_>, why: String) {
+    pub fn qp_failed(&mut self, cx: &mut EventContext<'_>, why: String) {
         if matches!(self.state, State::Preparing { .. }) {
             self.state = State::Idle;
             self.want = None;
@@ -97,7 +97,7 @@ impl Handshake {
     }
 
     /// Makes room: destroys the queue pair as soon as nothing is under way on it.
-    pub fn evict(&mut self, cx: &mut Context<'_>) {
+    pub fn evict(&mut self, cx: &mut EventContext<'_>) {
         match mem::replace(&mut self.state, State::Idle) {
             State::Offered(mine) => {
                 // The peer may be linked to it, but cannot have sent anything.
@@ -137,7 +137,7 @@ impl Handshake {
     }
 
     /// Open becomes Draining.
-    pub(super) fn begin_drain(&mut self, cx: &mut Context<'_>, peer_idle: bool) {
+    pub(super) fn begin_drain(&mut self, cx: &mut EventContext<'_>, peer_idle: bool) {
         match mem::replace(&mut self.state, State::Idle) {
             State::Open(pair) => {
                 self.push = None;
@@ -154,7 +154,7 @@ impl Handshake {
     }
 
     /// Nothing that was posted to queue pair `qpn` is under way any more, see [`Action::Drain`].
-    pub fn drained(&mut self, cx: &mut Context<'_>, qpn: Qpn) {
+    pub fn drained(&mut self, cx: &mut EventContext<'_>, qpn: Qpn) {
         match mem::replace(&mut self.state, State::Idle) {
             State::Draining(pair, mut drain) if pair.mine.qpn == qpn && drain.idle.is_none() => {
                 if drain.peer_idle {
@@ -173,7 +173,7 @@ impl Handshake {
     /// Both sides are idle, or the peer is no more; with `confirm` it is told.
     pub(super) fn finish_drain(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pair: &Pair,
         began: u64,
         confirm: bool,
@@ -189,7 +189,7 @@ impl Handshake {
     /// Our queue pair goes, and so does or did the peer's `theirs`, of which late OFFERs mean nothing.
     pub(super) fn end_linked(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         mine: Mine,
         theirs: Generation,
         confirm: bool,
@@ -204,7 +204,7 @@ impl Handshake {
 
     /// Operations towards a peer that has left ([`Action::PeerLeft`]), or that waits for a drain
     /// ([`Action::Drain`]), are unfinished: asks it to wait.
-    pub fn busy(&mut self, cx: &mut Context<'_>) {
+    pub fn busy(&mut self, cx: &mut EventContext<'_>) {
         let pair = match &self.state {
             State::Answered(pair) | State::Open(pair) => pair,
             State::Draining(pair, drain) => {
@@ -223,7 +223,7 @@ impl Handshake {
 
     /// No operation towards the peer is under way, and none will be started; `cx.local.leaving`
     /// is set. Says BYE if there is a connection. Idempotent.
-    pub fn leave(&mut self, cx: &mut Context<'_>) {
+    pub fn leave(&mut self, cx: &mut EventContext<'_>) {
         self.push = None;
         match mem::replace(&mut self.state, State::Idle) {
             State::Idle => {}
@@ -274,7 +274,7 @@ impl Handshake {
     }
 
     /// Time has passed: sends again, or gives up. Does nothing if nothing is due.
-    pub fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+    pub fn handle_timeout(&mut self, cx: &mut EventContext<'_>) {
         self.tell_segments_again(cx);
         match mem::replace(&mut self.state, State::Idle) {
             State::Draining(pair, drain) => self.drain_timeout(cx, pair, drain),
@@ -294,7 +294,7 @@ impl Handshake {
         }
     }
 
-    fn request_timeout(&mut self, cx: &mut Context<'_>) {
+    fn request_timeout(&mut self, cx: &mut EventContext<'_>) {
         let Some(request) = self.want.and_then(|want| want.request) else {
             return;
         };
@@ -313,7 +313,7 @@ impl Handshake {
         }
     }
 
-    fn drain_timeout(&mut self, cx: &mut Context<'_>, pair: Pair, mut drain: Drain) {
+    fn drain_timeout(&mut self, cx: &mut EventContext<'_>, pair: Pair, mut drain: Drain) {
         if let Some(asks) = &mut drain.idle {
             let silence = cx.local.retry.silence;
             if asks.given_up(cx.now, silence).is_some() {

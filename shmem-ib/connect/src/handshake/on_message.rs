@@ -4,14 +4,14 @@
 use std::mem;
 
 use super::Handshake;
-use super::state::{Asked, Drain, Mine, Pair, State, Theirs};
-use crate::interface::{Action, Context, Failure, Link, Verdict};
+use super::state::{Drain, Mine, Pair, PeerOffer, State, Theirs};
+use crate::interface::{Action, EventContext, Failure, Link, Verdict};
 use crate::message::{Body, Generation, Message};
 use crate::retry::Repeater;
 
 /// A message that is not stale.
 enum Heard {
-    Offer(Asked),
+    Offer(PeerOffer),
     Wait,
     Bye { from: Generation, asks: bool },
     Drain { from: Generation, asks: bool },
@@ -19,7 +19,7 @@ enum Heard {
 
 impl Handshake {
     /// The peer has sent `message`; the caller has checked job, source and destination.
-    pub fn handle_message(&mut self, cx: &mut Context<'_>, message: Message) -> Verdict {
+    pub fn handle_message(&mut self, cx: &mut EventContext<'_>, message: Message) -> Verdict {
         *cx.clock = (*cx.clock).max(message.ticket);
         if self.tell_if_gone(cx, &message) && matches!(message.body, Body::Drain(_)) {
             return Verdict::Duplicate;
@@ -35,7 +35,7 @@ impl Handshake {
             Body::Offer(offer) => {
                 self.floor = self.floor.max(from);
                 self.ud = Some(offer.ud);
-                Heard::Offer(Asked {
+                Heard::Offer(PeerOffer {
                     generation: from,
                     echo: message.echo,
                     want_reply: asks,
@@ -108,7 +108,7 @@ impl Handshake {
     }
 
     /// No queue pair, and nobody here wants one.
-    fn in_idle(&mut self, cx: &mut Context<'_>, heard: Heard) {
+    fn in_idle(&mut self, cx: &mut EventContext<'_>, heard: Heard) {
         match heard {
             Heard::Offer(asked) if cx.local.leaving => self.refuse(cx, None, &asked),
             Heard::Offer(asked) if asked.want_reply => self.prepare(cx, false, Some(asked)),
@@ -121,9 +121,9 @@ impl Handshake {
     /// Waits for the local queue pair, or for local memory.
     fn in_preparing(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         creating: bool,
-        offer: Option<Asked>,
+        offer: Option<PeerOffer>,
         heard: Heard,
     ) {
         match heard {
@@ -145,7 +145,7 @@ impl Handshake {
     }
 
     /// The local queue pair is in INIT.
-    fn in_offered(&mut self, cx: &mut Context<'_>, mine: Mine, heard: Heard) {
+    fn in_offered(&mut self, cx: &mut EventContext<'_>, mine: Mine, heard: Heard) {
         match heard {
             Heard::Offer(asked) => self.offer_in_init(cx, mine, asked),
             Heard::Wait => {
@@ -163,7 +163,12 @@ impl Handshake {
     }
 
     /// An OFFER while the local queue pair is in INIT.
-    pub(super) fn offer_in_init(&mut self, cx: &mut Context<'_>, mine: Mine, asked: Asked) {
+    pub(super) fn offer_in_init(
+        &mut self,
+        cx: &mut EventContext<'_>,
+        mine: Mine,
+        asked: PeerOffer,
+    ) {
         self.state = State::Offered(mine);
         let names_me = asked.echo == Some(mine.generation);
         if cx.local.leaving {
@@ -180,7 +185,7 @@ impl Handshake {
     }
 
     /// Linked to the peer's queue pair; the peer may not know.
-    fn in_answered(&mut self, cx: &mut Context<'_>, pair: Pair, heard: Heard) {
+    fn in_answered(&mut self, cx: &mut EventContext<'_>, pair: Pair, heard: Heard) {
         let (mine, linked) = (pair.mine, pair.theirs.generation);
         match heard {
             Heard::Offer(asked) if asked.generation > linked => {
@@ -231,7 +236,7 @@ impl Handshake {
     }
 
     /// Both sides are linked.
-    fn in_open(&mut self, cx: &mut Context<'_>, pair: Pair, heard: Heard) {
+    fn in_open(&mut self, cx: &mut EventContext<'_>, pair: Pair, heard: Heard) {
         let (mine, linked) = (pair.mine, pair.theirs.generation);
         match heard {
             Heard::Offer(asked) if asked.generation > linked => {
@@ -272,7 +277,13 @@ impl Handshake {
     }
 
     /// Makes room for another connection.
-    fn in_draining(&mut self, cx: &mut Context<'_>, pair: Pair, mut drain: Drain, heard: Heard) {
+    fn in_draining(
+        &mut self,
+        cx: &mut EventContext<'_>,
+        pair: Pair,
+        mut drain: Drain,
+        heard: Heard,
+    ) {
         let (mine, linked) = (pair.mine, pair.theirs.generation);
         match heard {
             Heard::Offer(asked) if asked.generation > linked => {
@@ -330,7 +341,7 @@ impl Handshake {
     }
 
     /// We have said BYE, and wait for the peer's.
-    fn in_parting(&mut self, cx: &mut Context<'_>, pair: Pair, bye: Repeater, heard: Heard) {
+    fn in_parting(&mut self, cx: &mut EventContext<'_>, pair: Pair, bye: Repeater, heard: Heard) {
         match heard {
             Heard::Bye { asks, .. } => {
                 self.state = State::Parted(pair, bye);
@@ -347,7 +358,7 @@ impl Handshake {
     }
 
     /// Both have said BYE.
-    fn in_parted(&mut self, cx: &mut Context<'_>, pair: Pair, bye: Repeater, heard: Heard) {
+    fn in_parted(&mut self, cx: &mut EventContext<'_>, pair: Pair, bye: Repeater, heard: Heard) {
         let asks = match heard {
             Heard::Bye { asks, .. } => asks,
             Heard::Wait => false,
@@ -360,7 +371,7 @@ impl Handshake {
     }
 
     /// Offered becomes Answered, or Open.
-    fn link(&mut self, cx: &mut Context<'_>, mine: Mine, asked: Asked) {
+    fn link(&mut self, cx: &mut EventContext<'_>, mine: Mine, asked: PeerOffer) {
         let confirmed = asked.echo == Some(mine.generation);
         let requested = self.want.is_some_and(|want| want.request.is_some());
         if requested && !confirmed && asked.want_reply {
@@ -396,7 +407,7 @@ impl Handshake {
     }
 
     /// Answered becomes Open.
-    fn open(&mut self, cx: &mut Context<'_>) {
+    fn open(&mut self, cx: &mut EventContext<'_>) {
         match mem::replace(&mut self.state, State::Idle) {
             State::Answered(pair) => {
                 cx.stats.reconnects += u64::from(mem::take(&mut self.evicted));
@@ -410,7 +421,7 @@ impl Handshake {
     }
 
     /// WAIT: the answer will come by itself.
-    fn rest(&mut self, cx: &mut Context<'_>) {
+    fn rest(&mut self, cx: &mut EventContext<'_>) {
         if let Some(want) = &mut self.want
             && let Some(request) = &mut want.request
         {
@@ -419,7 +430,7 @@ impl Handshake {
     }
 
     /// The peer would make room, and the program here wants the connection: it is ready for it.
-    fn insist(&mut self, cx: &mut Context<'_>) {
+    fn insist(&mut self, cx: &mut EventContext<'_>) {
         if let Some(want) = &mut self.want
             && let Some(request) = &mut want.request
         {
@@ -429,19 +440,25 @@ impl Handshake {
     }
 
     /// The peer makes room: Open becomes Draining.
-    fn drain_for_peer(&mut self, cx: &mut Context<'_>) {
+    fn drain_for_peer(&mut self, cx: &mut EventContext<'_>) {
         cx.stats.evictions_by_peer += 1;
         self.begin_drain(cx, true);
     }
 
     /// The peer makes room, and nothing of ours is under way on its queue pair, or that is no more.
-    fn give_way(&mut self, cx: &mut Context<'_>, mine: Mine, from: Generation) {
+    fn give_way(&mut self, cx: &mut EventContext<'_>, mine: Mine, from: Generation) {
         self.evicted = true;
         self.end_linked(cx, mine, from, true);
     }
 
     /// The peer leaves, and nothing of ours is under way to it.
-    fn part_at_once(&mut self, cx: &mut Context<'_>, mine: Mine, from: Generation, asks: bool) {
+    fn part_at_once(
+        &mut self,
+        cx: &mut EventContext<'_>,
+        mine: Mine,
+        from: Generation,
+        asks: bool,
+    ) {
         if asks {
             self.send_bye(cx, Some(mine), from, false);
         }
@@ -451,21 +468,21 @@ impl Handshake {
     }
 
     /// We leave: no new connection comes of an OFFER, and who asks for one is told.
-    fn refuse(&self, cx: &mut Context<'_>, mine: Option<Mine>, asked: &Asked) {
+    fn refuse(&self, cx: &mut EventContext<'_>, mine: Option<Mine>, asked: &PeerOffer) {
         if asked.want_reply {
             self.send_bye(cx, mine, asked.generation, false);
         }
     }
 
     /// We leave, and the peer has a new queue pair: ours serves nobody any more.
-    fn refuse_anew(&mut self, cx: &mut Context<'_>, mine: Mine, asked: &Asked) {
+    fn refuse_anew(&mut self, cx: &mut EventContext<'_>, mine: Mine, asked: &PeerOffer) {
         cx.act(self.pe, Action::DestroyQp(mine.qpn));
         cx.stats.replaced += 1;
         self.refuse(cx, None, asked);
     }
 
     /// Says BYE again if it is asked for and the last one can have been lost.
-    fn bye_again(&mut self, cx: &mut Context<'_>, asked: bool) {
+    fn bye_again(&mut self, cx: &mut EventContext<'_>, asked: bool) {
         let (State::Parting(_, bye) | State::Parted(_, bye)) = &self.state else {
             return;
         };
@@ -474,7 +491,7 @@ impl Handshake {
         }
     }
 
-    fn fail_if_wanted(&mut self, cx: &mut Context<'_>) {
+    fn fail_if_wanted(&mut self, cx: &mut EventContext<'_>) {
         if self.want.take().is_some() {
             cx.fail(self.pe, Failure::PeerLeft);
         }
@@ -482,7 +499,7 @@ impl Handshake {
 
     /// If `m` asks for the end of a queue pair of ours that is no more: says so. Nothing of ours is under
     /// way on it, and never will be.
-    fn tell_if_gone(&self, cx: &mut Context<'_>, m: &Message) -> bool {
+    fn tell_if_gone(&self, cx: &mut EventContext<'_>, m: &Message) -> bool {
         let to = match m.body {
             Body::Drain(ud) => Some(ud),
             Body::Bye => self.ud,

@@ -50,7 +50,7 @@ impl Handshake {
         }
     }
 
-    /// If all that is missing is a queue pair ([`Context::may_create`](crate::interface::Context)): the
+    /// If all that is missing is a queue pair ([`EventContext::may_create`](crate::interface::EventContext)): the
     /// place in the line, as ticket and PE that asks.
     #[must_use]
     pub fn waiting(&self, me: u32) -> Option<(u64, u32)> {

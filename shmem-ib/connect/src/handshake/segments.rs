@@ -5,14 +5,14 @@
 //! all, by SEGMENTS-ACK or in an OFFER.
 
 use super::Handshake;
-use super::state::{Asked, State};
-use crate::interface::{Action, Context, Outgoing, Verdict};
+use super::state::{PeerOffer, State};
+use crate::interface::{Action, EventContext, Outgoing, Verdict};
 use crate::message::{Body, Memory};
 use crate::retry::Repeater;
 
 impl Handshake {
     /// There are more in `cx.local.memory` than before.
-    pub fn segments_added(&mut self, cx: &mut Context<'_>) {
+    pub fn segments_added(&mut self, cx: &mut EventContext<'_>) {
         self.push = None;
         self.tell_segments(cx);
     }
@@ -25,7 +25,7 @@ impl Handshake {
             && (self.known as usize).max(self.offered) < segments
     }
 
-    pub(super) fn hear_segments(&mut self, cx: &mut Context<'_>, memory: &Memory) -> Verdict {
+    pub(super) fn hear_segments(&mut self, cx: &mut EventContext<'_>, memory: &Memory) -> Verdict {
         cx.stats.segments_received += 1;
         let news = self.learn_segments(cx, memory);
         self.acknowledge(cx);
@@ -36,7 +36,7 @@ impl Handshake {
         }
     }
 
-    pub(super) fn hear_ack(&mut self, cx: &Context<'_>, known: u32) -> Verdict {
+    pub(super) fn hear_ack(&mut self, cx: &EventContext<'_>, known: u32) -> Verdict {
         let news = known > self.known;
         self.note_known(cx, known);
         if news {
@@ -47,7 +47,7 @@ impl Handshake {
     }
 
     /// What another OFFER of the linked queue pair says about segments, ours and the peer's.
-    pub(super) fn learn(&mut self, cx: &mut Context<'_>, asked: &Asked) {
+    pub(super) fn learn(&mut self, cx: &mut EventContext<'_>, asked: &PeerOffer) {
         let mine = self.state.mine().map(|mine| mine.generation);
         if mine.is_some() && asked.echo == mine {
             self.note_known(cx, asked.offer.heard);
@@ -57,7 +57,7 @@ impl Handshake {
         }
     }
 
-    fn note_known(&mut self, cx: &Context<'_>, known: u32) {
+    fn note_known(&mut self, cx: &EventContext<'_>, known: u32) {
         self.known = self.known.max(known);
         if self.known as usize >= cx.local.segments() {
             self.push = None;
@@ -65,8 +65,8 @@ impl Handshake {
     }
 
     /// Remembers the peer's segments if there are more than before.
-    fn learn_segments(&mut self, cx: &mut Context<'_>, memory: &Memory) -> bool {
-        let usable = self.way().is_some();
+    fn learn_segments(&mut self, cx: &mut EventContext<'_>, memory: &Memory) -> bool {
+        let usable = self.route().is_some();
         let Some(pair) = self.state.pair_mut() else {
             return false;
         };
@@ -81,7 +81,7 @@ impl Handshake {
     }
 
     /// Begins to tell the peer the present segments if it may not know them.
-    pub(super) fn tell_segments(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn tell_segments(&mut self, cx: &mut EventContext<'_>) {
         let there = cx.local.segments();
         if self.push.is_none()
             && matches!(self.state, State::Answered(_) | State::Open(_))
@@ -94,7 +94,7 @@ impl Handshake {
     }
 
     /// Time has passed.
-    pub(super) fn tell_segments_again(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn tell_segments_again(&mut self, cx: &mut EventContext<'_>) {
         let Some(push) = self.push.as_mut().filter(|push| cx.now >= push.next) else {
             return;
         };
@@ -107,14 +107,14 @@ impl Handshake {
         self.send_segments(cx);
     }
 
-    fn send_segments(&self, cx: &mut Context<'_>) {
+    fn send_segments(&self, cx: &mut EventContext<'_>) {
         if let Some(memory) = cx.local.memory.clone() {
             cx.stats.segments_sent += 1;
             self.send_linked(cx, true, Body::Segments(memory));
         }
     }
 
-    fn acknowledge(&self, cx: &mut Context<'_>) {
+    fn acknowledge(&self, cx: &mut EventContext<'_>) {
         if let Some(pair) = self.state.pair() {
             let known = pair.theirs.memory.segments.len() as u32;
             self.send_linked(cx, false, Body::SegmentsAck(known));
@@ -122,7 +122,7 @@ impl Handshake {
     }
 
     /// Sends a message that concerns the linked queue pairs.
-    fn send_linked(&self, cx: &mut Context<'_>, want_reply: bool, body: Body) {
+    fn send_linked(&self, cx: &mut EventContext<'_>, want_reply: bool, body: Body) {
         if let (Some(pair), Some(to)) = (self.state.pair(), self.ud) {
             let message = Outgoing {
                 generation: pair.mine.generation,

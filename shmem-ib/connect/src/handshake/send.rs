@@ -1,16 +1,21 @@
 //! What is sent: OFFERs that ask or answer, WAIT, BYE and DRAIN.
 
 use super::Handshake;
-use super::state::{Asked, Mine, State};
+use super::state::{Mine, PeerOffer, State};
 use crate::UdAddress;
-use crate::interface::{Action, Context, Outgoing};
+use crate::interface::{Action, EventContext, Outgoing};
 use crate::message::{Body, Generation, Offer};
 use crate::retry::Repeater;
 
 impl Handshake {
     /// Waits for a queue pair, for the sake of the local program or of an OFFER. It is created at once
     /// if that may be; if not, who has sent the OFFER is told to wait.
-    pub(super) fn prepare(&mut self, cx: &mut Context<'_>, creating: bool, offer: Option<Asked>) {
+    pub(super) fn prepare(
+        &mut self,
+        cx: &mut EventContext<'_>,
+        creating: bool,
+        offer: Option<PeerOffer>,
+    ) {
         let begin = !creating && cx.local.memory.is_some() && cx.may_create;
         if begin {
             cx.act(self.pe, Action::CreateQp);
@@ -32,7 +37,7 @@ impl Handshake {
 
     /// Replies with our OFFER. It asks for a reply itself only if the local program waits for
     /// the connection and no other request of ours is under way.
-    pub(super) fn answer(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn answer(&mut self, cx: &mut EventContext<'_>) {
         if self.is_unasked() {
             self.send_request(cx);
         } else {
@@ -43,7 +48,7 @@ impl Handshake {
 
     /// If the local program waits for this connection: sends an OFFER that asks for a reply,
     /// and sets the time of the next.
-    pub(super) fn send_request(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn send_request(&mut self, cx: &mut EventContext<'_>) {
         let (State::Offered(_) | State::Answered(_), Some(want)) = (&self.state, &mut self.want)
         else {
             return;
@@ -57,7 +62,7 @@ impl Handshake {
         self.send_offer(cx, true, ticket);
     }
 
-    fn send_offer(&mut self, cx: &mut Context<'_>, want_reply: bool, ticket: u64) {
+    fn send_offer(&mut self, cx: &mut EventContext<'_>, want_reply: bool, ticket: u64) {
         let (Some(mine), Some(to), Some(memory)) =
             (self.state.mine(), self.ud, cx.local.memory.clone())
         else {
@@ -85,7 +90,7 @@ impl Handshake {
         cx.send_with(self.pe, to, ticket, message);
     }
 
-    pub(super) fn send_wait(&self, cx: &mut Context<'_>, to: UdAddress, echo: Generation) {
+    pub(super) fn send_wait(&self, cx: &mut EventContext<'_>, to: UdAddress, echo: Generation) {
         cx.stats.waits_sent += 1;
         let message = Outgoing {
             generation: Generation::NONE,
@@ -98,7 +103,7 @@ impl Handshake {
 
     /// Says BYE for the linked queue pair again; if we have not heard the peer's, sets the time of the
     /// next.
-    pub(super) fn repeat_bye(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn repeat_bye(&mut self, cx: &mut EventContext<'_>) {
         let waits = matches!(self.state, State::Parting(..));
         if let State::Parting(pair, bye) | State::Parted(pair, bye) = &mut self.state {
             let (mine, theirs) = (pair.mine, pair.theirs.generation);
@@ -109,7 +114,7 @@ impl Handshake {
 
     pub(super) fn send_bye(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         mine: Option<Mine>,
         echo: Generation,
         want_reply: bool,
@@ -129,7 +134,7 @@ impl Handshake {
     /// peer is to say the same, without ours is gone.
     pub(super) fn send_drain(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         generation: Generation,
         echo: Generation,
         want_reply: bool,
@@ -141,7 +146,7 @@ impl Handshake {
 
     pub(super) fn send_drain_to(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         to: UdAddress,
         generation: Generation,
         echo: Generation,

@@ -41,7 +41,7 @@ pub(super) struct Want {
 
 /// An OFFER and what stands around it.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
-pub(super) struct Asked {
+pub(super) struct PeerOffer {
     pub(super) generation: Generation,
     pub(super) echo: Option<Generation>,
     pub(super) want_reply: bool,
@@ -65,7 +65,7 @@ pub(super) enum State {
     /// Waits for a queue pair, which is being created or not even that, or for local memory.
     Preparing {
         creating: bool,
-        offer: Option<Asked>,
+        offer: Option<PeerOffer>,
     },
     /// In INIT, linked to nothing.
     Offered(Mine),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ConnectStats;
-use crate::interface::{Action, Actions, Context, Failure, Local, Verdict};
+use crate::interface::{Action, Actions, EventContext, Failure, Local, Verdict};
 use crate::message::{Body, Memory, Message, Segment};
 use crate::retry::RetryPolicy;
 use shmem_verbs::Mtu;
@@ -56,7 +56,7 @@ impl Side {
     /// Runs one event and returns the messages that it sends; other actions go to `done`.
     pub(super) fn event<R>(
         &mut self,
-        f: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
+        f: impl FnOnce(&mut Handshake, &mut EventContext<'_>) -> R,
     ) -> Vec<Message> {
         let mut actions = Actions::new();
         self.call(&mut actions, f);
@@ -90,9 +90,9 @@ impl Side {
     fn call<R>(
         &mut self,
         actions: &mut Actions,
-        f: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
+        f: impl FnOnce(&mut Handshake, &mut EventContext<'_>) -> R,
     ) {
-        let mut cx = Context {
+        let mut cx = EventContext {
             now: self.now,
             local: &self.local,
             rng: &mut self.rng,
@@ -199,8 +199,8 @@ fn two_messages_let_the_active_side_send() {
     assert!(a.receive(&reply[0]).is_empty());
     assert_eq!(a.phase(), Phase::Open);
     assert!(matches!(a.done[1], Action::Opened { .. }));
-    let way = a.machine.way().expect("it is open");
-    assert_eq!(way.segments[0].address, 1 << 20);
+    let route = a.machine.route().expect("it is open");
+    assert_eq!(route.segments[0].address, 1 << 20);
     assert_eq!(
         (a.stats.offers_sent, b.stats.offers_sent, b.stats.accepted),
         (1, 1, 1)
@@ -469,7 +469,7 @@ fn an_offer_bound_to_an_earlier_queue_pair_is_not_linked() {
 fn a_queue_pair_that_cannot_be_made_is_reported() {
     let mut a = Side::new(0, true);
     let mut actions = Actions::new();
-    let mut cx = Context {
+    let mut cx = EventContext {
         now: 0,
         local: &a.local,
         rng: &mut a.rng,

@@ -40,10 +40,10 @@ use super::UdAddress;
 use super::admission::Admission;
 pub use super::admission::Identity;
 use super::handshake::{Handshake, Phase};
-use super::interface::{Action, Actions, Context, Local, Verdict};
+use super::interface::{Action, Actions, EventContext, Local, Verdict};
 use super::message::{Body, DecodeError, MAX_LEN, Memory, Message};
+use super::route::Route;
 use super::stats::ConnectStats;
-use super::way::Way;
 use super::xrc::Nodes;
 use shmem_verbs::rng::Rng;
 use shmem_verbs::{Psn, Qpn};
@@ -147,10 +147,10 @@ impl Manager {
     /// The connection to `pe`, for operations.
     #[must_use]
     #[inline]
-    pub fn way(&self, pe: u32) -> Option<Way<'_>> {
+    pub fn route(&self, pe: u32) -> Option<Route<'_>> {
         match &self.links {
-            Links::Peers(peers) => peers.get(pe)?.way(),
-            Links::Nodes(nodes) => nodes.way(pe),
+            Links::Peers(peers) => peers.get(pe)?.route(),
+            Links::Nodes(nodes) => nodes.route(pe),
         }
     }
 
@@ -194,7 +194,7 @@ impl Manager {
     #[must_use]
     pub fn open_peers(&self) -> usize {
         let all = self.peers();
-        all.iter().filter(|pe| self.way(**pe).is_some()).count()
+        all.iter().filter(|pe| self.route(**pe).is_some()).count()
     }
 
     /// How many XRC initiators and how many targets there are.
@@ -528,8 +528,12 @@ impl Manager {
 
     /// Lets something happen to the connections, and sets the timers that it may have changed. `now` is a
     /// reading of the driver's clock, here as everywhere.
-    fn event<R>(&mut self, now: u64, event: impl FnOnce(&mut Links, &mut Context<'_>) -> R) -> R {
-        let mut cx = Context {
+    fn event<R>(
+        &mut self,
+        now: u64,
+        event: impl FnOnce(&mut Links, &mut EventContext<'_>) -> R,
+    ) -> R {
+        let mut cx = EventContext {
             now: self.timers.look(now),
             local: &self.local,
             rng: &mut self.rng,

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::room::{Account, Room, Usage};
 use crate::handshake::{Handshake, Phase, Standing};
-use crate::interface::{Context, Verdict};
+use crate::interface::{EventContext, Verdict};
 use crate::message::{Body, Message};
 
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Peers {
     }
 
     /// The local memory is registered.
-    pub(super) fn ready(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn ready(&mut self, cx: &mut EventContext<'_>) {
         for pe in self.all() {
             if self.get(pe).is_some_and(|h| h.phase() == Phase::Preparing) {
                 self.event(cx, pe, Handshake::ready);
@@ -68,13 +68,17 @@ impl Peers {
     }
 
     /// There is more of it.
-    pub(super) fn segments_added(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn segments_added(&mut self, cx: &mut EventContext<'_>) {
         for pe in self.all() {
             self.event(cx, pe, Handshake::segments_added);
         }
     }
 
-    pub(super) fn handle_message(&mut self, cx: &mut Context<'_>, message: Message) -> Verdict {
+    pub(super) fn handle_message(
+        &mut self,
+        cx: &mut EventContext<'_>,
+        message: Message,
+    ) -> Verdict {
         let pe = message.src_pe;
         let new = !self.entries.contains_key(&pe);
         if new && !matches!(message.body, Body::Offer(_) | Body::Wait | Body::Drain(_)) {
@@ -86,9 +90,9 @@ impl Peers {
     /// Lets something happen to the connection to `pe`.
     pub(super) fn event<R>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
-        event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
+        event: impl FnOnce(&mut Handshake, &mut EventContext<'_>) -> R,
     ) -> R {
         let result = self.one_event(cx, pe, event);
         // A queue pair that has become free goes to the first in line.
@@ -102,9 +106,9 @@ impl Peers {
 
     fn one_event<R>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
-        event: impl FnOnce(&mut Handshake, &mut Context<'_>) -> R,
+        event: impl FnOnce(&mut Handshake, &mut EventContext<'_>) -> R,
     ) -> R {
         let entry = self.entries.entry(pe).or_insert_with(|| Entry {
             handshake: Handshake::new(pe),
@@ -144,7 +148,7 @@ impl Peers {
     }
 
     /// Begins to close as many connections as requests wait for a queue pair, if that many can be spared.
-    pub(super) fn make_room(&mut self, cx: &mut Context<'_>, usage: impl Fn(u32) -> Usage) {
+    pub(super) fn make_room(&mut self, cx: &mut EventContext<'_>, usage: impl Fn(u32) -> Usage) {
         let at = (cx.local.pe, cx.now);
         while let Some((place, victim)) = self.room.victim(at, |pe| self.standing(pe), &usage) {
             debug_assert!(self.room.waits_at(place));

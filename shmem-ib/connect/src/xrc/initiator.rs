@@ -6,7 +6,7 @@ use std::mem;
 use super::Nodes;
 use super::state::{Initiator, NodeState};
 use crate::UdAddress;
-use crate::interface::{Action, Context, Failure, Link, Outgoing, Verdict};
+use crate::interface::{Action, EventContext, Failure, Link, Outgoing, Verdict};
 use crate::message::{Body, Generation, Memory, Offer};
 use crate::retry::Repeater;
 use shmem_verbs::Qpn;
@@ -16,7 +16,7 @@ impl Nodes {
     /// `ud`. Idempotent.
     ///
     /// A peer that has left fails at once. A PE that leaves itself does nothing.
-    pub fn connect(&mut self, cx: &mut Context<'_>, pe: u32, node: u32, ud: UdAddress) {
+    pub fn connect(&mut self, cx: &mut EventContext<'_>, pe: u32, node: u32, ud: UdAddress) {
         if cx.local.leaving {
             return;
         }
@@ -48,7 +48,7 @@ impl Nodes {
     }
 
     /// Does what the waiting PEs of `node` need: a connection, and their memories.
-    pub(super) fn pursue(&mut self, cx: &mut Context<'_>, node: u32) {
+    pub(super) fn pursue(&mut self, cx: &mut EventContext<'_>, node: u32) {
         let waiting = self.waiting(node);
         let peers = &self.peers;
         let Some(entry) = self.nodes.get_mut(&node) else {
@@ -84,7 +84,7 @@ impl Nodes {
     }
 
     /// Asks for the memory of `pe`, which has been silent since `heard` if that is given.
-    fn begin_ask(&mut self, cx: &mut Context<'_>, pe: u32, heard: Option<u64>) {
+    fn begin_ask(&mut self, cx: &mut EventContext<'_>, pe: u32, heard: Option<u64>) {
         let mut repeater = Repeater::start(cx.now, cx.local.retry.request(), cx.rng);
         repeater.heard = heard.unwrap_or(cx.now);
         let asks = &mut self.peer(pe).asks;
@@ -96,7 +96,7 @@ impl Nodes {
 
     /// What is known of a reachable peer's memory lacks something: asks again, but not more often
     /// than a request is repeated at most.
-    pub fn refresh(&mut self, cx: &mut Context<'_>, pe: u32) {
+    pub fn refresh(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         let Some(peer) = self.peers.get(&pe) else {
             return;
         };
@@ -122,7 +122,7 @@ impl Nodes {
     }
 
     /// The queue pair asked for by [`Action::CreateQp`] for the sake of `pe` exists and is in INIT.
-    pub fn qp_created(&mut self, cx: &mut Context<'_>, pe: u32, qpn: Qpn) {
+    pub fn qp_created(&mut self, cx: &mut EventContext<'_>, pe: u32, qpn: Qpn) {
         let Some(node) = self.preparing(pe) else {
             debug_assert!(false, "a queue pair was created that nobody asked for");
             return;
@@ -151,7 +151,7 @@ impl Nodes {
 
     /// The queue pair asked for by [`Action::CreateQp`] cannot be created: nobody on the node
     /// can be reached.
-    pub fn qp_failed(&mut self, cx: &mut Context<'_>, pe: u32, why: &str) {
+    pub fn qp_failed(&mut self, cx: &mut EventContext<'_>, pe: u32, why: &str) {
         if let Some(node) = self.preparing(pe) {
             self.set_state(node, NodeState::Idle);
             for pe in self.waiting(node) {
@@ -161,7 +161,7 @@ impl Nodes {
     }
 
     /// Has the driver drain the queue pair towards `node`.
-    pub(super) fn drain(&mut self, cx: &mut Context<'_>, node: u32) {
+    pub(super) fn drain(&mut self, cx: &mut EventContext<'_>, node: u32) {
         let Some(entry) = self.nodes.get_mut(&node) else {
             return;
         };
@@ -179,7 +179,7 @@ impl Nodes {
     }
 
     /// Nothing is under way any more towards `pe` on queue pair `qpn`, as [`Action::Drain`] asked.
-    pub fn drained(&mut self, cx: &mut Context<'_>, pe: u32, qpn: Qpn) {
+    pub fn drained(&mut self, cx: &mut EventContext<'_>, pe: u32, qpn: Qpn) {
         let Some(node) = self.peers.get(&pe).and_then(|p| p.node) else {
             return;
         };
@@ -192,7 +192,7 @@ impl Nodes {
         }
     }
 
-    fn end_if_drained(&mut self, cx: &mut Context<'_>, node: u32) {
+    fn end_if_drained(&mut self, cx: &mut EventContext<'_>, node: u32) {
         let state = self.nodes.get(&node).map(|entry| &entry.state);
         if matches!(state, Some(NodeState::Draining(_, users)) if users.is_empty()) {
             self.end_connection(cx, node, true);
@@ -201,7 +201,7 @@ impl Nodes {
     }
 
     /// Destroys the initiator QP of `node`; with `tell` the direct peer is told until it answers.
-    pub(super) fn end_connection(&mut self, cx: &mut Context<'_>, node: u32, tell: bool) {
+    pub(super) fn end_connection(&mut self, cx: &mut EventContext<'_>, node: u32, tell: bool) {
         let Some(entry) = self.nodes.get_mut(&node) else {
             return;
         };
@@ -217,7 +217,7 @@ impl Nodes {
     /// An OFFER that tells of the target for our initiator QP `echo`.
     pub(super) fn handle_answer(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
         echo: Generation,
         offer: &Offer,
@@ -259,7 +259,7 @@ impl Nodes {
     /// The answer to the ASK of this number.
     pub(super) fn handle_memory(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
         echo: Generation,
         memory: &Memory,
@@ -279,7 +279,7 @@ impl Nodes {
     }
 
     /// Remembers the memory of a peer if it is more than before.
-    fn learn(&mut self, cx: &mut Context<'_>, pe: u32, memory: &Memory) -> bool {
+    fn learn(&mut self, cx: &mut EventContext<'_>, pe: u32, memory: &Memory) -> bool {
         let peer = self.peer(pe);
         peer.asks.now = None;
         let known = peer.memory.as_ref().map(|known| known.segments.len());
@@ -298,7 +298,7 @@ impl Nodes {
     }
 
     /// If `pe` is reachable now: operations to it may begin, and its want has come true.
-    fn reach(&mut self, cx: &mut Context<'_>, pe: u32) {
+    fn reach(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         let peer = self.peer(pe);
         let (Some(_), Some(node)) = (&peer.memory, peer.node) else {
             return;
@@ -326,7 +326,7 @@ impl Nodes {
     }
 
     /// The program does not get `pe`, if it waits for it or asks for it right now.
-    pub(super) fn fail(&mut self, cx: &mut Context<'_>, pe: u32, failure: Failure) {
+    pub(super) fn fail(&mut self, cx: &mut EventContext<'_>, pe: u32, failure: Failure) {
         let peer = self.peer(pe);
         (peer.want, peer.asks.now) = (None, None);
         cx.fail(pe, failure);
@@ -334,7 +334,7 @@ impl Nodes {
 
     pub(super) fn handle_wait(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
         echo: Option<Generation>,
     ) -> Verdict {
@@ -362,7 +362,7 @@ impl Nodes {
         Verdict::Stale
     }
 
-    fn send_request(&mut self, cx: &mut Context<'_>, mine: Initiator) {
+    fn send_request(&mut self, cx: &mut EventContext<'_>, mine: Initiator) {
         cx.stats.offers_sent += 1;
         let message = Outgoing {
             generation: mine.generation,
@@ -382,7 +382,7 @@ impl Nodes {
         self.send(cx, mine.direct, message);
     }
 
-    fn send_ask(&mut self, cx: &mut Context<'_>, pe: u32) {
+    fn send_ask(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         cx.stats.xrc.asks_sent += 1;
         let message = Outgoing {
             generation: self.peer(pe).asks.number,
@@ -394,7 +394,7 @@ impl Nodes {
     }
 
     /// Sends the OFFER to `pe` again, or gives up.
-    pub(super) fn request_timeout(&mut self, cx: &mut Context<'_>, pe: u32) {
+    pub(super) fn request_timeout(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         let Some(node) = self.peer(pe).node else {
             return;
         };
@@ -443,7 +443,7 @@ impl Nodes {
     }
 
     /// Sends the ASK to `pe` again, or gives up.
-    pub(super) fn ask_timeout(&mut self, cx: &mut Context<'_>, pe: u32) {
+    pub(super) fn ask_timeout(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         let wanted = self.is_wanted(pe);
         let policy = cx.local.retry;
         let Some(ask) = &mut self.peer(pe).asks.now else {

@@ -85,15 +85,15 @@
 
 mod initiator;
 mod parting;
+mod route;
 mod state;
 mod target;
-mod way;
 
 use std::collections::BTreeMap;
 
 use self::state::{Node, NodeState, Peer, Served};
 use super::UdAddress;
-use super::interface::{Context, Outgoing, Verdict};
+use super::interface::{EventContext, Outgoing, Verdict};
 use super::message::{Body, Generation, Memory, Message};
 use shmem_verbs::Qpn;
 
@@ -130,7 +130,8 @@ impl Nodes {
     /// Whether operations may be posted to `pe`.
     #[must_use]
     pub fn is_reachable(&self, pe: u32) -> bool {
-        self.way(pe).is_some_and(|way| !way.draining && !way.left)
+        self.route(pe)
+            .is_some_and(|route| !route.draining && !route.left)
     }
 
     /// Whether the local program waits until `pe` is reachable.
@@ -165,7 +166,7 @@ impl Nodes {
     }
 
     /// The memory of this PE is registered: those who wait for it get their answers.
-    pub fn ready(&mut self, cx: &mut Context<'_>) {
+    pub fn ready(&mut self, cx: &mut EventContext<'_>) {
         let waiting: Vec<u32> = self
             .peers
             .iter()
@@ -181,7 +182,7 @@ impl Nodes {
     }
 
     /// `message.src_pe` has sent `message`; the caller has checked job, source and destination.
-    pub fn handle_message(&mut self, cx: &mut Context<'_>, message: Message) -> Verdict {
+    pub fn handle_message(&mut self, cx: &mut EventContext<'_>, message: Message) -> Verdict {
         let (pe, from, asks) = (message.src_pe, message.generation, message.want_reply);
         match (message.body, message.echo) {
             (Body::Wait, echo) => self.handle_wait(cx, pe, echo),
@@ -218,7 +219,7 @@ impl Nodes {
     }
 
     /// Time has passed for `pe`: sends again, gives up. Does nothing if nothing is due.
-    pub fn handle_timeout(&mut self, cx: &mut Context<'_>, pe: u32) {
+    pub fn handle_timeout(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         self.request_timeout(cx, pe);
         self.ask_timeout(cx, pe);
         self.gone_timeout(cx, pe);
@@ -236,13 +237,13 @@ impl Nodes {
         self.peers.entry(pe).or_default()
     }
 
-    fn send(&self, cx: &mut Context<'_>, pe: u32, message: Outgoing) {
+    fn send(&self, cx: &mut EventContext<'_>, pe: u32, message: Outgoing) {
         if let Some(to) = self.peers.get(&pe).and_then(|p| p.ud) {
             cx.send(pe, to, message);
         }
     }
 
-    fn send_wait(&self, cx: &mut Context<'_>, pe: u32, echo: Option<Generation>) {
+    fn send_wait(&self, cx: &mut EventContext<'_>, pe: u32, echo: Option<Generation>) {
         cx.stats.waits_sent += 1;
         let message = Outgoing {
             generation: Generation::NONE,

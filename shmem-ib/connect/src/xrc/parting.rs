@@ -4,7 +4,7 @@ use std::mem;
 
 use super::Nodes;
 use super::state::{NodeState, Served};
-use crate::interface::{Action, Context, Failure, Outgoing, Verdict};
+use crate::interface::{Action, EventContext, Failure, Outgoing, Verdict};
 use crate::message::{Body, Generation};
 use crate::retry::Repeater;
 
@@ -18,7 +18,7 @@ impl Nodes {
     }
 
     /// Tells `pe` that we leave, as far as it has to know.
-    pub fn leave(&mut self, cx: &mut Context<'_>, pe: u32) {
+    pub fn leave(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         if let Some(question) = self.peer(pe).owes.take() {
             self.send_bye(cx, pe, question, false);
         }
@@ -55,7 +55,7 @@ impl Nodes {
 
     /// Tells `pe`, until it says the same of the target, that the initiator QP of this generation is
     /// gone.
-    pub(super) fn say_gone(&mut self, cx: &mut Context<'_>, pe: u32, generation: Generation) {
+    pub(super) fn say_gone(&mut self, cx: &mut EventContext<'_>, pe: u32, generation: Generation) {
         let repeater = Repeater::start(cx.now, cx.local.retry.farewell(), cx.rng);
         self.peer(pe).gone = Some((generation, repeater));
         self.send_drain(cx, pe, generation, None, true);
@@ -64,7 +64,7 @@ impl Nodes {
     /// With `echo`: the target of this generation is gone. Else our initiator is.
     pub(super) fn send_drain(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
         generation: Generation,
         echo: Option<Generation>,
@@ -80,7 +80,7 @@ impl Nodes {
         self.send(cx, pe, message);
     }
 
-    pub(super) fn gone_timeout(&mut self, cx: &mut Context<'_>, pe: u32) {
+    pub(super) fn gone_timeout(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         let Some((generation, repeater)) = &mut self.peer(pe).gone else {
             return;
         };
@@ -111,7 +111,13 @@ impl Nodes {
     }
 
     /// `asks` false: refuses the OFFER or ASK `echo`. Else asks for the end of the initiator QP `echo`.
-    pub(super) fn send_bye(&self, cx: &mut Context<'_>, pe: u32, echo: Generation, asks: bool) {
+    pub(super) fn send_bye(
+        &self,
+        cx: &mut EventContext<'_>,
+        pe: u32,
+        echo: Generation,
+        asks: bool,
+    ) {
         cx.stats.byes_sent += 1;
         let message = Outgoing {
             generation: Generation::NONE,
@@ -123,7 +129,7 @@ impl Nodes {
     }
 
     /// We leave, and the initiator `pe` has not said that it is gone: asks for that.
-    pub(super) fn bye_timeout(&mut self, cx: &mut Context<'_>, pe: u32) {
+    pub(super) fn bye_timeout(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         if let Served::Serving(target) = &mut self.peer(pe).served
             && let Some(bye) = &mut target.bye
             && bye.next <= cx.now
@@ -140,7 +146,7 @@ impl Nodes {
     /// waits for the end of our initiator QP `echo`.
     pub(super) fn handle_bye(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
         echo: Generation,
         asks: bool,
@@ -181,14 +187,14 @@ impl Nodes {
     }
 
     /// A leaving peer that waits for our initiator has to wait until nothing is under way.
-    fn ask_for_time(&self, cx: &mut Context<'_>, pe: u32, asks: bool) {
+    fn ask_for_time(&self, cx: &mut EventContext<'_>, pe: u32, asks: bool) {
         if asks && self.direct(pe) == Some(pe) {
             self.send_wait(cx, pe, None);
         }
     }
 
     /// `pe` leaves and believes that we have an initiator QP linked to it, which is not so (any more).
-    fn repeat_gone(&mut self, cx: &mut Context<'_>, pe: u32, echo: Generation) {
+    fn repeat_gone(&mut self, cx: &mut EventContext<'_>, pe: u32, echo: Generation) {
         let (generation, repeated) = match &mut self.peer(pe).gone {
             // The two messages have crossed.
             Some((_, said)) if cx.now.saturating_sub(said.said) < cx.local.retry.bye / 2 => return,

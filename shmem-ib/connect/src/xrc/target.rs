@@ -5,7 +5,7 @@ use std::mem;
 use super::Nodes;
 use super::state::{Served, Target};
 use crate::UdAddress;
-use crate::interface::{Action, Context, Link, Outgoing, Verdict};
+use crate::interface::{Action, EventContext, Link, Outgoing, Verdict};
 use crate::message::{Body, Generation, Offer};
 use shmem_verbs::Qpn;
 
@@ -28,7 +28,7 @@ impl Nodes {
     /// An OFFER that asks for a target QP.
     pub(super) fn handle_request(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
         from: Generation,
         offer: Offer,
@@ -76,7 +76,7 @@ impl Nodes {
     }
 
     /// Makes the queue pair for an OFFER that may be answered now.
-    pub(super) fn serve_pending(&mut self, cx: &mut Context<'_>, pe: u32) {
+    pub(super) fn serve_pending(&mut self, cx: &mut EventContext<'_>, pe: u32) {
         let peer = self.peer(pe);
         match mem::take(&mut peer.served) {
             Served::Pending(asked, offer) => {
@@ -89,7 +89,7 @@ impl Nodes {
     }
 
     /// The queue pair asked for by [`Action::CreateTarget`] exists and is in RTR.
-    pub fn target_created(&mut self, cx: &mut Context<'_>, pe: u32, qpn: Qpn) {
+    pub fn target_created(&mut self, cx: &mut EventContext<'_>, pe: u32, qpn: Qpn) {
         let psn = cx.random_psn();
         let Served::Creating { asked, newest } = mem::take(&mut self.peer(pe).served) else {
             debug_assert!(false, "a queue pair was created that nobody asked for");
@@ -138,7 +138,7 @@ impl Nodes {
 
     pub(super) fn handle_ask(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
         question: Generation,
         ud: UdAddress,
@@ -156,7 +156,7 @@ impl Nodes {
     }
 
     /// Answers an ASK.
-    pub(super) fn inform(&self, cx: &mut Context<'_>, pe: u32, question: Generation) {
+    pub(super) fn inform(&self, cx: &mut EventContext<'_>, pe: u32, question: Generation) {
         if let Some(memory) = cx.local.memory.clone() {
             cx.stats.segments_sent += 1;
             let message = Outgoing {
@@ -172,7 +172,7 @@ impl Nodes {
     /// The initiator QP `from` of `pe`, and all before, are gone.
     pub(super) fn initiator_gone(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut EventContext<'_>,
         pe: u32,
         from: Generation,
         ud: UdAddress,
@@ -201,7 +201,7 @@ impl Nodes {
         verdict
     }
 
-    fn send_answer(&self, cx: &mut Context<'_>, pe: u32, target: Target) {
+    fn send_answer(&self, cx: &mut EventContext<'_>, pe: u32, target: Target) {
         let Some(memory) = cx.local.memory.clone() else {
             return;
         };

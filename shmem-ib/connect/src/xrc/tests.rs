@@ -155,9 +155,9 @@ fn the_first_peer_is_direct_and_the_next_uses_its_connection() {
     assert_eq!(target_of(&c, 0), None);
     let known = deliver(&mut a, 7, 0, &info.sent);
     assert!(matches!(known.actions[..], [(2, Action::Opened { .. })]));
-    let way = a.way(2).expect("it is reachable");
-    assert_eq!((way.qpn, way.srqn), (Qpn(10), Some(SrqNum(102))));
-    assert_eq!(*way.segments, memory(2).segments);
+    let route = a.route(2).expect("it is reachable");
+    assert_eq!((route.qpn, route.srqn), (Qpn(10), Some(SrqNum(102))));
+    assert_eq!(*route.segments, memory(2).segments);
     assert_eq!((a.stats().xrc.direct, a.stats().xrc.indirect), (1, 1));
 }
 
@@ -432,7 +432,7 @@ fn more_memory_is_learned_by_asking_again() {
     let info = deliver(&mut b, 302 * MS, 0, &ask).sent;
     let known = deliver(&mut a, 303 * MS, 0, &info).actions;
     assert_eq!(known, [(1, Action::SegmentsAdded)]);
-    assert_eq!(*a.way(1).expect("it is open").segments, more.segments);
+    assert_eq!(*a.route(1).expect("it is open").segments, more.segments);
     a.refresh(304 * MS, 1);
     assert!(act(&mut a, 304 * MS, 0).sent.is_empty(), "not so soon");
 }
@@ -458,7 +458,7 @@ fn a_late_answer_takes_no_segment_back() {
     let ask = act(&mut a, 700 * MS, 0).sent;
     let news = deliver(&mut a, 701 * MS, 0, &early);
     assert!(news.actions.is_empty(), "{:?}", news.actions);
-    assert_eq!(a.way(1).expect("it is open").segments.len(), 2);
+    assert_eq!(a.route(1).expect("it is open").segments.len(), 2);
     // It is no answer to the next.
     assert!(a.next_timeout().is_some_and(|at| at < 702 * MS));
     let answer = deliver(&mut b, 702 * MS, 0, &ask).sent;
@@ -474,5 +474,5 @@ fn the_longer_of_two_answers_is_taken() {
     let news = deliver(&mut a, 305 * MS, 0, &later).actions;
     assert_eq!(news, [(1, Action::SegmentsAdded)]);
     assert!(deliver(&mut a, 306 * MS, 0, &early).actions.is_empty());
-    assert_eq!(a.way(1).expect("it is open").segments.len(), 2);
+    assert_eq!(a.route(1).expect("it is open").segments.len(), 2);
 }

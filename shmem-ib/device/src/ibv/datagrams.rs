@@ -124,7 +124,7 @@ impl Datagrams {
 /// Address handles by peer. A device resolves the way to a peer when a handle is made, which takes
 /// its time; there are as many as a job has nodes, or fewer.
 #[derive(Debug)]
-pub(super) struct Ways {
+pub(super) struct AddressHandles {
     most: usize,
     known: Mutex<Known>,
 }
@@ -133,25 +133,25 @@ pub(super) struct Ways {
 struct Known {
     /// Counts uses.
     clock: u64,
-    ways: HashMap<AddressVector, Way>,
+    handles: HashMap<AddressVector, CachedHandle>,
 }
 
 #[derive(Debug)]
-struct Way {
+struct CachedHandle {
     used: u64,
     ah: Arc<Ah>,
 }
 
 /// Handles that are kept where the device has more.
-const MOST_WAYS: usize = 4096;
+const MOST_HANDLES: usize = 4096;
 
-impl Ways {
+impl AddressHandles {
     /// For a device with so many handles; 0: it does not tell.
     pub(super) fn new(max_ah: u32) -> Self {
         let most = match max_ah {
-            0 => MOST_WAYS,
+            0 => MOST_HANDLES,
             // Other processes use the device, too.
-            n => (n as usize / 8).clamp(1, MOST_WAYS),
+            n => (n as usize / 8).clamp(1, MOST_HANDLES),
         };
         Self {
             most,
@@ -169,22 +169,22 @@ impl Ways {
     ) -> Result<Arc<Ah>, i32> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.clock += 1;
-        let Known { clock, ways } = &mut *known;
-        if let Some(way) = ways.get_mut(av) {
-            way.used = *clock;
-            return Ok(Arc::clone(&way.ah));
+        let Known { clock, handles } = &mut *known;
+        if let Some(handle) = handles.get_mut(av) {
+            handle.used = *clock;
+            return Ok(Arc::clone(&handle.ah));
         }
         let ah = Arc::new(Ah::create(pd, origin.path_to(av))?);
-        if ways.len() >= self.most
-            && let Some((&oldest, _)) = ways.iter().min_by_key(|(_, way)| way.used)
+        if handles.len() >= self.most
+            && let Some((&oldest, _)) = handles.iter().min_by_key(|(_, handle)| handle.used)
         {
-            ways.remove(&oldest);
+            handles.remove(&oldest);
         }
-        let way = Way {
+        let handle = CachedHandle {
             used: *clock,
             ah: Arc::clone(&ah),
         };
-        ways.insert(*av, way);
+        handles.insert(*av, handle);
         Ok(ah)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::context::Pd;
-use super::datagrams::Ways;
+use super::datagrams::AddressHandles;
 use super::error::{io_error, registration_advice};
 use super::events::Events;
 use super::map::{Origin, access_flags};
@@ -38,7 +38,7 @@ pub struct VerbsHca {
     numbers: Mutex<Numbers>,
     mrs: Mutex<Slots<MrObject>>,
     xrcds: Mutex<Slots<Arc<XrcdObject>>>,
-    pub(super) ways: Ways,
+    pub(super) address_handles: AddressHandles,
     /// The channel of all completion queues, which sleepers watch.
     pub(super) bell: Arc<Channel>,
     pub(super) sleepers: Sleepers,
@@ -110,7 +110,7 @@ impl VerbsHca {
             numbers: Mutex::default(),
             mrs: Mutex::default(),
             xrcds: Mutex::default(),
-            ways: Ways::new(port.told.max_ah),
+            address_handles: AddressHandles::new(port.told.max_ah),
             bell,
             sleepers,
             found: Found::default(),

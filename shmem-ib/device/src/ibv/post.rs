@@ -48,7 +48,7 @@ impl VerbsHca {
         checks::check_send(qp.poster(), wr, port.active_mtu, port.max_msg)?;
         match (&wr.op, &qp.datagrams) {
             (SendOp::UdSend { av, .. }, Some(datagrams)) => {
-                let ah = self.ways.to(av, pd, origin).map_err(|errno| {
+                let ah = self.address_handles.to(av, pd, origin).map_err(|errno| {
                     let from = origin.gid;
                     io_error(format!("no way from {from} to {av} for datagrams"), errno)
                 })?;

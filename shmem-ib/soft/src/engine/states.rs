@@ -4,7 +4,7 @@
 
 use super::machine::Engine;
 use crate::memory::mr::Memory;
-use crate::proof::Way;
+use crate::proof::Direction;
 use crate::qp::Service;
 use crate::rc::requester::{Limits, Requester};
 use crate::rc::responder::Responder;
@@ -37,7 +37,7 @@ impl<M: Memory> Engine<M> {
                 });
                 if !self.interop {
                     let (own, to) = (port.av, dest.av);
-                    let way = |src, dst, to| self.proof.salt(&Way::new(src, dst, to));
+                    let way = |src, dst, to| self.proof.salt(&Direction::new(src, dst, to));
                     rc.salt_out = way(own, to, dest.qpn);
                     rc.salt_in = way(to, own, qpn);
                 }

@@ -6,7 +6,7 @@ use super::machine::Engine;
 use super::stream::invite_header;
 use crate::memory::mr::Memory;
 use crate::memory::sge;
-use crate::proof::Way;
+use crate::proof::Direction;
 use crate::qp::Service;
 use crate::queues::send::Payload;
 use crate::wire::{Bth, Ext, Flow, Header, NakCode, PACKET_MAX, STANDARD_MAX, Syndrome, Xrc, icrc};
@@ -130,7 +130,7 @@ impl<M: Memory> Engine<M> {
             return None;
         };
         let (dest, first) = (envelope.dest, rc.first);
-        let way = Way::new(envelope.flow.src, dest.av, dest.qpn);
+        let way = Direction::new(envelope.flow.src, dest.av, dest.qpn);
         let mac = |text: &[u8]| self.proof.of_invite(&way, first, text);
         let invite = self.streams.invite_due(now, rc.stream.as_mut()?, mac)?;
         let header = invite_header(envelope.pkey, dest.qpn, first);

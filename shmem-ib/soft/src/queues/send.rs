@@ -36,7 +36,7 @@ pub(crate) struct Wqe {
 
 /// Where a packet lies in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum MessagePosition {
     Only,
     First,
     Middle,
@@ -96,7 +96,7 @@ impl Wqe {
     /// Opcode and headers of packet `index` of a SEND or WRITE, of which `left` packets, with
     /// this one, are to come.
     pub(crate) fn message_packet(&self, index: u32, left: u32) -> (Opcode, Ext) {
-        use Place::{First, Last, Middle, Only};
+        use MessagePosition::{First, Last, Middle, Only};
         let place = match (index, left) {
             (0, 1) => Only,
             (0, _) => First,

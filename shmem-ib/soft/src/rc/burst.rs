@@ -34,7 +34,7 @@ pub(crate) const fn longest(mtu: u32) -> u32 {
 
 /// Where a packet stands in its burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BurstPosition {
     /// Packets from the beginning of the burst on; 1 if the packet does not begin one.
     pub(crate) needs: u32,
     /// It is the last one.
@@ -43,7 +43,7 @@ pub(crate) struct Place {
     pub(crate) ends_pair: bool,
 }
 
-impl Place {
+impl BurstPosition {
     /// The place of packet `index` of a message of `packets`.
     pub(crate) fn of(index: u32, packets: u32, mtu: u32) -> Self {
         let longest = longest(mtu);
@@ -96,7 +96,7 @@ mod tests {
             for packets in (1..200).chain([256, 1000, 1 << 18]) {
                 let (mut lengths, mut left) = (Vec::new(), 0);
                 for index in 0..packets {
-                    let place = Place::of(index, packets, mtu);
+                    let place = BurstPosition::of(index, packets, mtu);
                     if left == 0 {
                         left = place.needs;
                         lengths.push(left);

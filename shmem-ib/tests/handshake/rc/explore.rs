@@ -8,7 +8,7 @@ use std::hash::Hash;
 
 use shmem_ib::connect::ConnectStats;
 use shmem_ib::connect::handshake::{Handshake, Phase};
-use shmem_ib::connect::interface::{Action, Actions, Context, Failure, Local};
+use shmem_ib::connect::interface::{Action, Actions, EventContext, Failure, Local};
 use shmem_ib::connect::retry::RetryPolicy;
 use shmem_ib::rng::Rng;
 use shmem_ib::verbs::Qpn;
@@ -90,7 +90,7 @@ impl State {
 
     fn may_post(&self, pe: usize) -> bool {
         let side = &self.sides[pe];
-        let usable = side.machine.way().is_some_and(|way| !way.left);
+        let usable = side.machine.route().is_some_and(|route| !route.left);
         usable && side.busy.is_none() && !side.leaving
     }
 
@@ -98,12 +98,12 @@ impl State {
         !self.sides[pe].gone && self.sides[pe].machine.next_timeout(u64::MAX).is_some()
     }
 
-    fn event(&mut self, pe: usize, event: impl FnOnce(&mut Handshake, &mut Context<'_>)) {
+    fn event(&mut self, pe: usize, event: impl FnOnce(&mut Handshake, &mut EventContext<'_>)) {
         let mut event = Some(event);
         self.with(pe, &mut |h, cx| event.take().expect("called once")(h, cx));
     }
 
-    fn with(&mut self, pe: usize, event: &mut dyn FnMut(&mut Handshake, &mut Context<'_>)) {
+    fn with(&mut self, pe: usize, event: &mut dyn FnMut(&mut Handshake, &mut EventContext<'_>)) {
         if self.sides[pe].gone {
             return;
         }
@@ -124,7 +124,7 @@ impl State {
         let mut stats = ConnectStats::default();
         // Without a limit of queue pairs, tickets decide nothing.
         let mut clock = 0;
-        let mut cx = Context {
+        let mut cx = EventContext {
             now: 0,
             local: &local,
             rng: &mut rng,
@@ -156,8 +156,8 @@ impl State {
                     }
                 }
                 Action::Opened { .. } => {
-                    let way = self.sides[pe].machine.way().expect("it is open");
-                    self.fabric.open(me, way.qpn);
+                    let route = self.sides[pe].machine.route().expect("it is open");
+                    self.fabric.open(me, route.qpn);
                 }
                 Action::Failed(failure) => {
                     let left = failure == Failure::PeerLeft && self.sides[1 - pe].leaving;
@@ -329,8 +329,8 @@ impl Model for State {
             }
             Step::Post(pe) => {
                 self.budget.posts -= 1;
-                let way = self.sides[pe].machine.way();
-                self.sides[pe].busy = way.map(|way| way.qpn);
+                let route = self.sides[pe].machine.route();
+                self.sides[pe].busy = route.map(|route| route.qpn);
             }
             Step::Acknowledge(pe) => {
                 let qpn = self.sides[pe].busy.take().expect("it is under way");

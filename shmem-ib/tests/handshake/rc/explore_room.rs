@@ -63,8 +63,8 @@ impl Pe {
     /// The queue pair over which the program may begin an operation towards `to`.
     fn usable(&self, to: u32) -> Option<Qpn> {
         let entitled = self.waits_for.is_some() && self.peers[to as usize].entitled > 0;
-        let way = self.manager.way(to)?;
-        (!way.draining || entitled).then_some(way.qpn)
+        let route = self.manager.route(to)?;
+        (!route.draining || entitled).then_some(route.qpn)
     }
 }
 
@@ -184,12 +184,12 @@ impl State {
     fn drain_if_idle(&mut self, i: usize, to: u32) -> bool {
         let pe = &mut self.pes[i];
         let busy = pe.op.is_some_and(|op| op.to == to) || pe.peers[to as usize].entitled > 0;
-        let Some(way) = pe.manager.way(to).filter(|way| way.draining && !busy) else {
+        let Some(route) = pe.manager.route(to).filter(|route| route.draining && !busy) else {
             return false;
         };
-        let qpn = way.qpn;
+        let qpn = route.qpn;
         pe.manager.drained(0, to, qpn);
-        assert!(pe.manager.way(to).is_none(), "it is drained");
+        assert!(pe.manager.route(to).is_none(), "it is drained");
         true
     }
 
@@ -245,12 +245,12 @@ impl State {
             }
             Action::Opened { .. } => {
                 peer.entitled = peer.waiters;
-                let way = pe.manager.way(to).expect("it is open");
-                self.fabric.open(me, way.qpn);
+                let route = pe.manager.route(to).expect("it is open");
+                self.fabric.open(me, route.qpn);
             }
             Action::Drain(qpn) => {
-                let way = pe.manager.way(to).expect("it drains");
-                assert!(way.qpn == qpn && way.draining);
+                let route = pe.manager.route(to).expect("it drains");
+                assert!(route.qpn == qpn && route.draining);
                 self.drain_if_idle(i, to);
                 self.pes[i].manager.busy(0, to);
             }

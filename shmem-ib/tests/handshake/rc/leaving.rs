@@ -312,8 +312,8 @@ impl World {
                 }
                 Action::CreateQp => manager.qp_created(now, peer, Qpn(100 + peer)),
                 Action::Opened { .. } => {
-                    let way = manager.way(peer).expect("it is open");
-                    assert!(!way.left, "PE {peer} has left before the barrier");
+                    let route = manager.route(peer).expect("it is open");
+                    assert!(!route.left, "PE {peer} has left before the barrier");
                     self.missing -= 1;
                     for _ in 0..self.rng.below(3) {
                         let op = self.ops.len();

@@ -251,12 +251,12 @@ impl World {
                     }
                 }
                 Action::Opened { .. } => {
-                    let way = manager.way(peer).expect("it is open");
-                    let memory = way.segments.first().map(|s| s.address >> 32);
+                    let route = manager.route(peer).expect("it is open");
+                    let memory = route.segments.first().map(|s| s.address >> 32);
                     let is_pe = peer < self.identity.n_pes;
                     assert_eq!(memory, is_pe.then_some(peer.into()));
                     self.totals.opened_by_branches += u64::from(pe >= self.identity.n_pes);
-                    let qpn = way.qpn;
+                    let qpn = route.qpn;
                     let alive = self.fabric.open(pe, qpn);
                     self.totals.opened_towards_the_dead += u64::from(!alive);
                     if self.rng.below(2) == 0 {

@@ -50,8 +50,11 @@ impl Pe {
 
     /// The queue pair whose drain waits for what is under way to `to`.
     fn draining(&self, to: usize) -> Option<Qpn> {
-        let way = self.manager.way(to as u32).filter(|way| way.draining)?;
-        Some(way.qpn)
+        let route = self
+            .manager
+            .route(to as u32)
+            .filter(|route| route.draining)?;
+        Some(route.qpn)
     }
 }
 
@@ -115,9 +118,9 @@ impl State {
                     self.fabric.open(me, qpn, sq_psn, &link);
                 }
                 Action::Opened { .. } => {
-                    let way = this.manager.way(to).expect("it is open");
-                    assert_leads_to(&way, to);
-                    let taker = self.fabric.deliver(way.qpn);
+                    let route = this.manager.route(to).expect("it is open");
+                    assert_leads_to(&route, to);
+                    let taker = self.fabric.deliver(route.qpn);
                     assert!(taker.is_none() || taker == this.manager.direct(to));
                 }
                 Action::Drain(qpn) => assert_eq!(this.draining(to as usize), Some(qpn)),
@@ -306,7 +309,7 @@ impl Model for State {
                 let this = &mut self.pes[pe];
                 let qpn = this.draining(to).expect("it drains");
                 this.manager.drained(0, to as u32, qpn);
-                assert!(this.manager.way(to as u32).is_none(), "it is drained");
+                assert!(this.manager.route(to as u32).is_none(), "it is drained");
                 pe
             }
             Step::Network(step) => {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use shmem_ib::connect::Way;
+use shmem_ib::connect::Route;
 use shmem_ib::connect::interface::{Action, Failure, Local};
 use shmem_ib::connect::manager::{Identity, Manager};
 use shmem_ib::connect::xrc::Nodes;
@@ -298,13 +298,13 @@ impl World {
         if this.life != Life::Up {
             return;
         }
-        let way = this.manager.as_ref().and_then(|manager| manager.way(to));
-        let Some(way) = way.filter(|way| !way.draining && !way.left) else {
+        let route = this.manager.as_ref().and_then(|manager| manager.route(to));
+        let Some(route) = route.filter(|route| !route.draining && !route.left) else {
             self.connect(pe, to);
             return;
         };
-        assert_leads_to(&way, to);
-        let ini = way.qpn;
+        assert_leads_to(&route, to);
+        let ini = route.qpn;
         *this.under_way.entry(to).or_default() += 1;
         self.totals.operations += 1;
         let direct = self.pes[pe as usize].nodes().and_then(|n| n.direct(to));
@@ -332,13 +332,13 @@ impl World {
         let this = &mut self.pes[pe as usize];
         let busy = this.under_way.get(&to).is_some_and(|n| *n > 0);
         if let Some(manager) = &mut this.manager
-            && let Some(way) = manager.way(to)
-            && way.draining
+            && let Some(route) = manager.route(to)
+            && route.draining
             && !busy
         {
-            let qpn = way.qpn;
+            let qpn = route.qpn;
             manager.drained(now, to, qpn);
-            assert!(manager.way(to).is_none(), "it is drained");
+            assert!(manager.route(to).is_none(), "it is drained");
             self.act(pe);
         }
     }
@@ -394,12 +394,12 @@ impl World {
                     self.totals.opened_towards_the_dead += u64::from(!alive);
                 }
                 Action::Opened { .. } => {
-                    assert_leads_to(&manager.way(to).expect("it is open"), to);
+                    assert_leads_to(&manager.route(to).expect("it is open"), to);
                     assert_eq!(this.under_way.get(&to).copied().unwrap_or_default(), 0);
                 }
                 Action::Drain(qpn) => {
-                    let way = manager.way(to).expect("it drains");
-                    assert!(way.qpn == qpn && way.draining);
+                    let route = manager.route(to).expect("it drains");
+                    assert!(route.qpn == qpn && route.draining);
                     self.drain_if_idle(pe, to);
                 }
                 Action::DestroyQp(qpn) => {
@@ -542,7 +542,10 @@ impl Totals {
 }
 
 /// Whoever posts there reaches the memory of `pe`.
-pub(crate) fn assert_leads_to(way: &Way<'_>, pe: u32) {
+pub(crate) fn assert_leads_to(route: &Route<'_>, pe: u32) {
     let its = memory(pe);
-    assert_eq!((way.srqn, way.segments), (Some(its.srqn), &its.segments));
+    assert_eq!(
+        (route.srqn, route.segments),
+        (Some(its.srqn), &its.segments)
+    );
 }

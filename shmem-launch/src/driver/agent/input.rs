@@ -10,7 +10,7 @@ use crate::frame::STDIN_WINDOW;
 use crate::sys::{self, Interest};
 
 #[derive(Debug, Default)]
-enum Way {
+enum InputPipe {
     /// The PE is not there yet: what comes waits.
     #[default]
     NotYet,
@@ -27,7 +27,7 @@ enum Way {
 #[derive(Debug, Default)]
 pub(super) struct Input {
     first: u32,
-    ways: Vec<Way>,
+    ways: Vec<InputPipe>,
     queue: Vec<u8>,
     /// Where the queue begins.
     start: u64,
@@ -38,7 +38,7 @@ impl Input {
     pub(super) fn new(here: std::ops::Range<u32>) -> Self {
         Self {
             first: here.start,
-            ways: here.map(|_| Way::NotYet).collect(),
+            ways: here.map(|_| InputPipe::NotYet).collect(),
             ..Self::default()
         }
     }
@@ -59,7 +59,7 @@ impl AgentProcess {
         let (read, pipe) = sys::pipe()?;
         sys::set_nonblocking(pipe.as_fd())?;
         let at = local - self.input.first;
-        self.input.ways[at as usize] = Way::Open { pipe, at: 0 };
+        self.input.ways[at as usize] = InputPipe::Open { pipe, at: 0 };
         Ok(Some(read))
     }
 
@@ -106,7 +106,9 @@ impl AgentProcess {
         let Some(way) = input.ways.get_mut(way as usize) else {
             return;
         };
-        let Way::Open { pipe, at } = way else { return };
+        let InputPipe::Open { pipe, at } = way else {
+            return;
+        };
         let end = input.start + input.queue.len() as u64;
         let mut broken = false;
         while *at < end {
@@ -122,7 +124,7 @@ impl AgentProcess {
             }
         }
         if broken || (input.ended && *at == end) {
-            *way = Way::Closed;
+            *way = InputPipe::Closed;
         } else if *at < end {
             // Registered only while something waits: an idle pipe would always be writable.
             let token = STDIN | u64::from(local);
@@ -147,9 +149,9 @@ impl AgentProcess {
             return;
         }
         let positions = ways.iter().filter_map(|way| match way {
-            Way::NotYet => Some(*start),
-            Way::Open { at, .. } => Some(*at),
-            Way::Closed => None,
+            InputPipe::NotYet => Some(*start),
+            InputPipe::Open { at, .. } => Some(*at),
+            InputPipe::Closed => None,
         });
         let taken = match positions.min() {
             Some(position) => (position - *start) as u32,

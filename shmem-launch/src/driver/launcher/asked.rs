@@ -27,7 +27,7 @@ struct Client {
 }
 
 /// The socket, and who is connected to it.
-pub(super) struct Asked {
+pub(super) struct StatusSocket {
     listener: Option<UnixListener>,
     clients: Vec<Client>,
     last: u64,
@@ -35,7 +35,7 @@ pub(super) struct Asked {
     began: u64,
 }
 
-impl Asked {
+impl StatusSocket {
     /// Listens, if the system lets it: a job runs as well without.
     pub(super) fn listen(epoll: &Epoll, program: String) -> Self {
         let listen = || -> io::Result<UnixListener> {

@@ -38,7 +38,7 @@ use crate::report::{self, Launcher, Reduced};
 use crate::root::{Action, Event, Root, Setup};
 use crate::seeing;
 use crate::sys::{self, Epoll, Interest, Waited, monotonic_ns};
-use asked::{Asked, CLIENTS};
+use asked::{CLIENTS, StatusSocket};
 use files::Files;
 use spawned::{SPAWNED, SpawnedIo};
 use streams::{Note, Notes, Room, Text, Writer, put_file, reader, writers};
@@ -121,7 +121,7 @@ pub(crate) unsafe fn run(job: Job, outer: Option<Outer>) -> io::Result<Outcome> 
     let number = outer.as_ref().map(|outer| outer.job.number);
     let outer = outer.map(|outer| outer.link).unwrap_or_default();
     outer.watch(&epoll)?;
-    let asked = Asked::listen(&epoll, facts.program.clone());
+    let asked = StatusSocket::listen(&epoll, facts.program.clone());
     let (sender, inbox) = channel();
     let notes = Notes {
         sender,
@@ -209,7 +209,7 @@ struct LauncherProcess {
     /// The link to the launcher that started this one, if this job was spawned.
     outer: LinkIo,
     /// Other processes of the user that ask what the job does.
-    asked: Asked,
+    asked: StatusSocket,
 }
 
 impl LauncherProcess {

@@ -90,7 +90,7 @@ impl<H: Hca> Endpoint<H> {
 impl<H: Hca> Driver<H> {
     /// Whether `pe` is connected, or about to be.
     fn is_known(&self, pe: u32) -> bool {
-        self.manager.is_wanted(pe) || self.manager.way(pe).is_some()
+        self.manager.is_wanted(pe) || self.manager.route(pe).is_some()
     }
 
     /// Whether connections may be made that nobody waits for yet.
@@ -108,7 +108,7 @@ impl<H: Hca> Driver<H> {
             return;
         }
         let mut under_way = std::mem::take(&mut self.ahead.under_way);
-        under_way.retain(|pe| self.manager.way(*pe).is_none() && self.manager.is_wanted(*pe));
+        under_way.retain(|pe| self.manager.route(*pe).is_none() && self.manager.is_wanted(*pe));
         if !self.has_room_ahead() {
             self.ahead.waiting.clear();
         }
@@ -202,7 +202,7 @@ impl<H: Hca> Locked<'_, H> {
     fn wait_for_open(&mut self, pe: u32) -> Result<(), ConnError> {
         let entitled = |d: &Driver<H>| {
             let called = d.peers.get(&pe).is_some_and(|p| p.entitled > 0);
-            called && d.manager.way(pe).is_some()
+            called && d.manager.route(pe).is_some()
         };
         loop {
             if self.usable(pe)?.is_some() || entitled(self) {

@@ -9,7 +9,7 @@ use crate::endpoint::driver::Driver;
 use crate::endpoint::error::ConnError;
 use crate::interface::Failure;
 use crate::message::{MAX_LEN, Message, packet_key};
-use crate::{UdAddress, Way};
+use crate::{Route, UdAddress};
 use shmem_verbs::{
     Access, Completion, Hca, Psn, QpAttr, QpInit, QpType, Qpn, VerbsError, WcStatus,
 };
@@ -175,13 +175,13 @@ impl<H: Hca> Driver<H> {
     /// The connection to `pe`, if it is open and sound. While it makes room for another, nothing may be
     /// begun over it, but by threads that have waited for it.
     #[inline]
-    pub(crate) fn sound(&self, pe: u32) -> Result<Option<Way<'_>>, ConnError> {
+    pub(crate) fn sound(&self, pe: u32) -> Result<Option<Route<'_>>, ConnError> {
         if self.life.closing {
             return Err(self.over());
         }
-        match self.manager.way(pe) {
-            Some(way) if way.broken || way.left => Err(self.why_not(pe, &way)),
-            Some(way) => Ok(Some(way)),
+        match self.manager.route(pe) {
+            Some(route) if route.broken || route.left => Err(self.why_not(pe, &route)),
+            Some(route) => Ok(Some(route)),
             None => match self.manager.in_error(pe) {
                 Some(qpn) => Err(self.why_broken(qpn)),
                 None => Ok(None),
@@ -190,9 +190,9 @@ impl<H: Hca> Driver<H> {
     }
 
     #[cold]
-    fn why_not(&self, pe: u32, way: &Way<'_>) -> ConnError {
-        if way.broken {
-            return self.why_broken(way.qpn);
+    fn why_not(&self, pe: u32, route: &Route<'_>) -> ConnError {
+        if route.broken {
+            return self.why_broken(route.qpn);
         }
         let peer = self.describe(pe);
         ConnError::PeerLeft { peer }
@@ -200,7 +200,7 @@ impl<H: Hca> Driver<H> {
 
     /// The connection to `pe`, if it is sound and operations may begin over it.
     #[inline]
-    pub(crate) fn usable(&self, pe: u32) -> Result<Option<Way<'_>>, ConnError> {
-        Ok(self.sound(pe)?.filter(|way| !way.draining))
+    pub(crate) fn usable(&self, pe: u32) -> Result<Option<Route<'_>>, ConnError> {
+        Ok(self.sound(pe)?.filter(|route| !route.draining))
     }
 }

@@ -44,7 +44,7 @@ impl<H: Hca> Driver<H> {
     /// Tells the manager when the drain of the connection to `pe` has come to its end; returns whether it
     /// has.
     pub(crate) fn drain_if_idle(&mut self, pe: u32) -> bool {
-        let Some(way) = self.manager.way(pe).filter(|way| way.draining) else {
+        let Some(route) = self.manager.route(pe).filter(|route| route.draining) else {
             return true;
         };
         // A thread that is about to post, or an operation that is posted in part, goes first.
@@ -53,7 +53,7 @@ impl<H: Hca> Driver<H> {
         if busy || self.ops.is_being_posted(pe) {
             return false;
         }
-        let (now, qpn) = (self.now(), way.qpn);
+        let (now, qpn) = (self.now(), route.qpn);
         self.manager.drained(now, pe, qpn);
         // No action tells this while other peers use the queue pair.
         self.qps.changes += 1;
@@ -98,12 +98,12 @@ mod tests {
         let heard = locked.manager.handle_datagram(now, &bytes[..len]);
         heard.expect("it is of this job");
         locked.act();
-        assert!(locked.manager.way(3).is_some_and(|way| way.draining));
+        assert!(locked.manager.route(3).is_some_and(|route| route.draining));
         let target = locked.target_anyway(3, 0, OpKind::Put, 0, 8);
         let target = target.expect("it is sound").expect("it is there");
         locked.peers.get_mut(&3).expect("it is known").entitled = 0;
         locked.attend();
-        assert!(locked.manager.way(3).is_none() && locked.manager.way(2).is_some());
+        assert!(locked.manager.route(3).is_none() && locked.manager.route(2).is_some());
         let op = Op::new(ContextId::DEFAULT, OpKind::Put, 3, 0, 8);
         let id = locked.ops.insert(op);
         let write = SendOp::write(target.raddr, target.rkey);

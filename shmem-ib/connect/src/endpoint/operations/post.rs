@@ -11,7 +11,7 @@ use super::held::{Held, Request};
 use super::sends::Sends;
 use super::silent::{Last, may_be_silent};
 use super::table::{CHUNK, Failed, Holds, Op, OpId, OpKind};
-use crate::Way;
+use crate::Route;
 use crate::endpoint::awaited::Awaited;
 use crate::endpoint::buffers::Slot;
 use crate::endpoint::driver::Driver;
@@ -73,7 +73,7 @@ impl<H: Hca> Driver<H> {
         len: usize,
     ) -> Result<Option<Target>, ConnError> {
         match self.usable(pe)? {
-            Some(way) => self.target_over(&way, pe, segment, kind, offset, len),
+            Some(route) => self.target_over(&route, pe, segment, kind, offset, len),
             None => Ok(None),
         }
     }
@@ -88,14 +88,14 @@ impl<H: Hca> Driver<H> {
         len: usize,
     ) -> Result<Option<Target>, ConnError> {
         match self.sound(pe)? {
-            Some(way) => self.target_over(&way, pe, segment, kind, offset, len),
+            Some(route) => self.target_over(&route, pe, segment, kind, offset, len),
             None => Ok(None),
         }
     }
 
     fn target_over(
         &self,
-        way: &Way<'_>,
+        route: &Route<'_>,
         pe: u32,
         segment: u8,
         kind: OpKind,
@@ -103,7 +103,7 @@ impl<H: Hca> Driver<H> {
         len: usize,
     ) -> Result<Option<Target>, ConnError> {
         let len = len as u64;
-        let Some(its) = way.segment(segment) else {
+        let Some(its) = route.segment(segment) else {
             return Ok(None);
         };
         if offset.checked_add(len).is_none_or(|end| end > its.size) {
@@ -119,17 +119,22 @@ impl<H: Hca> Driver<H> {
         Ok(Some(Target {
             raddr: its.address + offset,
             rkey: its.rkey,
-            ..self.target_of_nothing(pe, segment, way)
+            ..self.target_of_nothing(pe, segment, route)
         }))
     }
 
     /// The peer itself, for a message that touches none of its memory.
-    pub(crate) const fn target_of_nothing(&self, pe: u32, segment: u8, way: &Way<'_>) -> Target {
+    pub(crate) const fn target_of_nothing(
+        &self,
+        pe: u32,
+        segment: u8,
+        route: &Route<'_>,
+    ) -> Target {
         Target {
             pe,
             segment,
-            qpn: way.qpn,
-            srqn: way.srqn,
+            qpn: route.qpn,
+            srqn: route.srqn,
             changes: self.qps.changes,
             raddr: 0,
             rkey: Rkey(0),
@@ -140,8 +145,8 @@ impl<H: Hca> Driver<H> {
     /// only ever add segments.
     #[cold]
     fn still_leads(&self, target: &Target) -> Result<bool, ConnError> {
-        let way = self.sound(target.pe)?;
-        Ok(way.is_some_and(|way| way.qpn == target.qpn))
+        let route = self.sound(target.pe)?;
+        Ok(route.is_some_and(|route| route.qpn == target.qpn))
     }
 
     /// A slot of the pool for `len` bytes, if one is free.
@@ -326,8 +331,8 @@ impl<H: Hca> Locked<'_, H> {
                     d.manager.refresh(now, pe);
                     d.act();
                     let over = since.elapsed() >= deadline;
-                    let way = d.manager.way(pe);
-                    let known = way.is_none_or(|way| way.segment(segment).is_some());
+                    let route = d.manager.route(pe);
+                    let known = route.is_none_or(|route| route.segment(segment).is_some());
                     (known || over).then_some(!over)
                 },
             );

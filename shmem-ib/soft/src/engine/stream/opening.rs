@@ -23,7 +23,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::{Port, Role, STREAMS_MAX, StreamAction, StreamId, Streams, connection};
 use crate::engine::Engine;
 use crate::memory::mr::Memory;
-use crate::proof::Way;
+use crate::proof::Direction;
 use crate::qp::{Qp, RcService, Service};
 use crate::rc::stream::{Invitation, QpStreams};
 use crate::wire::{
@@ -197,7 +197,7 @@ impl<M: Memory> Engine<M> {
             return false;
         };
         let Some(dest) = rc.dest else { return false };
-        let (way, first) = (Way::new(dest.av, own, qpn), dest.rq_psn);
+        let (way, first) = (Direction::new(dest.av, own, qpn), dest.rq_psn);
         let mac = |text: &[u8]| self.proof.of_invite(&way, first, text);
         let invite = Invite::decode(packet.payload, mac).filter(|_| packet.bth.psn == first);
         let Some(invite) = invite else { return false };

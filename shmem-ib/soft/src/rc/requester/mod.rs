@@ -29,7 +29,7 @@ mod stream;
 use std::collections::VecDeque;
 
 use crate::queues::send::{Done, Payload, Wqe};
-use crate::rc::burst::{self, Place};
+use crate::rc::burst::{self, BurstPosition};
 use crate::rc::pacing::Pacing;
 use crate::wire::{AtomicEth, Ext, Opcode, Reth};
 pub(crate) use retransmission::{Expiry, Limits};
@@ -77,7 +77,7 @@ pub(crate) struct Requester {
     unreported: usize,
     patience: Patience,
     pacing: Pacing,
-    way: stream::Way,
+    way: stream::StreamUse,
     limits: Limits,
 }
 
@@ -97,7 +97,7 @@ impl Requester {
             unreported: 0,
             patience: Patience::default(),
             pacing: Pacing::new(limits.mtu, seed),
-            way: stream::Way::default(),
+            way: stream::StreamUse::default(),
             limits,
         }
     }
@@ -159,7 +159,7 @@ impl Requester {
             return None;
         }
         let offset = index * mtu;
-        let place = Place::of(index, wqe.packets, mtu);
+        let place = BurstPosition::of(index, wqe.packets, mtu);
         let (take, opcode, ext, ack_req, len) = match wqe.op {
             SendOp::Send { .. } | SendOp::Write { .. } => {
                 let len = (wqe.len - offset).min(mtu);

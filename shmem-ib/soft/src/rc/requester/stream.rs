@@ -33,7 +33,7 @@ const ACK_BYTES: u32 = 1 << 20;
 
 /// Which way a requester sends.
 #[derive(Debug, Default)]
-pub(super) struct Way {
+pub(super) struct StreamUse {
     /// Bytes from which a request is long; `None`: there will be no stream.
     from: Option<u32>,
     /// There is a stream.
@@ -56,7 +56,7 @@ pub(crate) struct Run<'a> {
     pub(crate) payload: Payload<'a>,
 }
 
-impl Way {
+impl StreamUse {
     /// A request that streams are for.
     fn is_long(&self, wqe: &Wqe) -> bool {
         let bulk = matches!(wqe.op, SendOp::Write { .. } | SendOp::Read { .. });

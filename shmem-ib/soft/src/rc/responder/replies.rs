@@ -4,7 +4,7 @@
 
 use super::Responder;
 use crate::memory::mr::MrTable;
-use crate::rc::burst::Place;
+use crate::rc::burst::BurstPosition;
 use crate::rc::target::locate;
 use crate::wire::{Aeth, Ext, NakCode, Opcode, Reth, Syndrome};
 use crate::xrc::{Domain, Reach};
@@ -212,7 +212,8 @@ impl Responder {
             (_, 1) => (Opcode::ReadLast, ack),
             _ => (Opcode::ReadMiddle, Ext::None),
         };
-        let ends_burst = read.packets > 1 && Place::of(read.sent, read.packets, self.mtu).ends;
+        let ends_burst =
+            read.packets > 1 && BurstPosition::of(read.sent, read.packets, self.mtu).ends;
         let rkey = read.reth.rkey;
         read.sent += take;
         if read.sent == read.packets {

@@ -496,8 +496,8 @@ impl World {
             .zip(&self.pes)
             .flat_map(|(me, pe)| pe.peers.iter().map(move |(to, peer)| (me, pe, *to, peer)));
         let mut open = all.filter_map(|(me, pe, to, peer)| {
-            let way = pe.manager.as_ref()?.way(to)?;
-            (!way.draining && self.is_up(to)).then_some((me, to, peer.told, way.segments.len()))
+            let route = pe.manager.as_ref()?.route(to)?;
+            (!route.draining && self.is_up(to)).then_some((me, to, peer.told, route.segments.len()))
         });
         let too_little = |(_, to, told, known): &(u32, u32, usize, usize)| {
             let there = usize::from(self.pes[*to as usize].segments);

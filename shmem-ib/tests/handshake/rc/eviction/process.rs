@@ -96,8 +96,10 @@ impl World {
         let peer = me.peers.entry(to).or_default();
         let waited = t.waits_for.is_some();
         let entitled = waited && peer.entitled > 0;
-        let way = manager.way(to).filter(|way| !way.draining || entitled);
-        let Some(qpn) = way.map(|way| way.qpn) else {
+        let route = manager
+            .route(to)
+            .filter(|route| !route.draining || entitled);
+        let Some(qpn) = route.map(|route| route.qpn) else {
             if !waited {
                 t.waits_for = Some(to);
                 peer.waiters += 1;
@@ -145,12 +147,12 @@ impl World {
             return false;
         };
         let idle = peer.completed == peer.posted && peer.entitled == 0;
-        let Some(way) = manager.way(to).filter(|way| way.draining && idle) else {
+        let Some(route) = manager.route(to).filter(|route| route.draining && idle) else {
             return false;
         };
-        let qpn = way.qpn;
+        let qpn = route.qpn;
         manager.drained(clock, to, qpn);
-        assert!(manager.way(to).is_none(), "it is drained");
+        assert!(manager.route(to).is_none(), "it is drained");
         true
     }
 
@@ -219,13 +221,13 @@ impl World {
                     self.destroyed(to, qpn);
                 }
                 Action::Opened { .. } => {
-                    let way = manager.way(to).expect("it is open");
-                    self.fabric.open(pe, way.qpn);
+                    let route = manager.route(to).expect("it is open");
+                    self.fabric.open(pe, route.qpn);
                     me.posts += 1;
                     let peer = me.peers.entry(to).or_default();
                     peer.entitled = peer.waiters;
                     peer.used = me.posts;
-                    peer.told = way.segments.len();
+                    peer.told = route.segments.len();
                     let waiting = |t: &Thread| t.waits_for == Some(to);
                     let threads: Vec<usize> = (0..me.threads.len())
                         .filter(|i| waiting(&me.threads[*i]))
@@ -235,16 +237,16 @@ impl World {
                     }
                 }
                 Action::Drain(qpn) => {
-                    let way = manager.way(to).expect("it drains");
-                    assert!(way.qpn == qpn && way.draining);
+                    let route = manager.route(to).expect("it drains");
+                    assert!(route.qpn == qpn && route.draining);
                     self.attend(pe, to);
                     if let Some(manager) = &mut self.pes[pe as usize].manager {
                         manager.busy(clock, to);
                     }
                 }
                 Action::SegmentsAdded => {
-                    let way = manager.way(to).expect("somebody can make use of it");
-                    let known = way.segments.len();
+                    let route = manager.route(to).expect("somebody can make use of it");
+                    let known = route.segments.len();
                     let peer = me.peers.entry(to).or_default();
                     assert!(peer.told < known);
                     peer.told = known;

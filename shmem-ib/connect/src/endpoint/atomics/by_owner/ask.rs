@@ -114,8 +114,8 @@ impl<H: Hca> Driver<H> {
         });
         let silent: SmallVec<[u32; 8]> = silent.collect();
         for pe in silent {
-            if let Some(way) = self.manager.way(pe) {
-                let owner = self.target_of_nothing(pe, 0, &way);
+            if let Some(route) = self.manager.route(pe) {
+                let owner = self.target_of_nothing(pe, 0, &route);
                 self.probe(&owner);
             }
         }

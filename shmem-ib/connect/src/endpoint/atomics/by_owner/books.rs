@@ -29,14 +29,14 @@ pub(super) const ANSWER_MESSAGES: u32 = 256;
 
 /// A requester's count of what one owner was asked and has answered. Requests are answered in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RequestCount {
     pub(crate) asked: u64,
     pub(crate) answered: u64,
     /// `answered` at the last look at who is silent.
     looked_at: u64,
 }
 
-impl Asked {
+impl RequestCount {
     /// Requests without answer.
     pub(crate) const fn unanswered(&self) -> u64 {
         self.asked - self.answered
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_window_fills_and_empties() {
-        let mut asked = Asked::default();
+        let mut asked = RequestCount::default();
         while asked.has_room() {
             asked.asked += 1;
         }
@@ -275,7 +275,7 @@ mod tests {
 
     /// One of two PEs that do nothing but ask each other, with queues as an RC connection has them.
     struct Sim {
-        asked: Asked,
+        asked: RequestCount,
         outbox: Outbox,
         /// Requests still to be made.
         left: u64,
@@ -290,7 +290,7 @@ mod tests {
     impl Sim {
         fn new(left: u64, receives: u32) -> Self {
             Self {
-                asked: Asked::default(),
+                asked: RequestCount::default(),
                 outbox: Outbox::new(),
                 left,
                 queue: VecDeque::new(),

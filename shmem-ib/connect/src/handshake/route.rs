@@ -2,20 +2,20 @@
 
 use super::Handshake;
 use super::state::State;
-use crate::way::Way;
+use crate::route::Route;
 use shmem_verbs::Qpn;
 
 impl Handshake {
     /// The connection, for operations.
     #[must_use]
     #[inline]
-    pub fn way(&self) -> Option<Way<'_>> {
+    pub fn route(&self) -> Option<Route<'_>> {
         let (pair, draining) = match &self.state {
             State::Open(pair) => (pair, false),
             State::Draining(pair, drain) if drain.idle.is_none() => (pair, true),
             _ => return None,
         };
-        Some(Way {
+        Some(Route {
             qpn: pair.mine.qpn,
             srqn: None,
             segments: &pair.theirs.memory.segments,
@@ -50,19 +50,19 @@ mod tests {
     fn operations_go_over_a_connection_from_open_to_drained() {
         let (mut a, b) = connected();
         let qpn = a.machine.local_qp().expect("it is open").0;
-        let way = a.machine.way().expect("it is open");
-        assert_eq!((way.qpn, way.segments.len()), (qpn, 1));
-        assert!(!way.draining && !way.left && !way.broken);
-        assert!(b.machine.way().is_none(), "B has only answered");
+        let route = a.machine.route().expect("it is open");
+        assert_eq!((route.qpn, route.segments.len()), (qpn, 1));
+        assert!(!route.draining && !route.left && !route.broken);
+        assert!(b.machine.route().is_none(), "B has only answered");
         a.event(super::Handshake::evict);
         assert!(
             a.machine
-                .way()
+                .route()
                 .expect("something may be under way")
                 .draining
         );
         a.event(|h, cx| h.drained(cx, qpn));
-        assert!(a.phase() == Phase::Draining && a.machine.way().is_none());
+        assert!(a.phase() == Phase::Draining && a.machine.route().is_none());
     }
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
         let first = a.machine.local_qp().expect("it is open").0;
         assert_eq!(a.machine.broke(), Some(first));
         assert_eq!(a.machine.in_error(), Some(first));
-        assert!(a.machine.way().expect("it is open").broken);
+        assert!(a.machine.route().expect("it is open").broken);
         // B makes room, so that both get another.
         let drain = b.event(super::Handshake::evict);
         a.receive_all(&drain);
@@ -81,7 +81,7 @@ mod tests {
         let request = a.connect();
         let reply = b.receive_all(&request);
         a.receive_all(&reply);
-        let way = a.machine.way().expect("it is open again");
-        assert!(way.qpn != first && !way.broken);
+        let route = a.machine.route().expect("it is open again");
+        assert!(route.qpn != first && !route.broken);
     }
 }

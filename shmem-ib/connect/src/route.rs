@@ -7,7 +7,7 @@ use shmem_verbs::{Qpn, SrqNum};
 /// operations are under way on it. The state machine that owns the connection tells it; whoever posts asks anew each time,
 /// and keeps nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Way<'a> {
+pub struct Route<'a> {
     /// The local queue pair.
     pub qpn: Qpn,
     /// How requests name the peer on a queue pair that reaches others, too.
@@ -22,7 +22,7 @@ pub struct Way<'a> {
     pub broken: bool,
 }
 
-impl Way<'_> {
+impl Route<'_> {
     /// The memory that the peer is known to have under an identifier.
     #[must_use]
     #[inline]

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use super::Nodes;
 use super::state::{Initiator, NodeState};
-use crate::way::Way;
+use crate::route::Route;
 use shmem_verbs::Qpn;
 
 impl Nodes {
     /// The connection to the node of `pe`, for operations towards `pe`.
     #[must_use]
     #[inline]
-    pub fn way(&self, pe: u32) -> Option<Way<'_>> {
+    pub fn route(&self, pe: u32) -> Option<Route<'_>> {
         let peer = self.peers.get(&pe)?;
         let memory = peer.memory.as_ref()?;
         let (mine, users, draining) = self.linked(pe)?;
-        users.contains(&pe).then_some(Way {
+        users.contains(&pe).then_some(Route {
             qpn: mine.qpn,
             srqn: Some(memory.srqn),
             segments: &memory.segments,
