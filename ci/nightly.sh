@@ -134,15 +134,16 @@ part_vm_jobs() { ci/vm.sh verbs run soft two_jobs marks; }
 
 part dependencies night caller "licences and sources of dependencies, and whether all are used"
 part_dependencies() {
-    local tool tools=$target/tools
-    for tool in cargo-deny@0.20 cargo-machete@0.9; do
-        PATH=$tools/bin:$PATH command -v "${tool%@*}" >/dev/null ||
-            CARGO_TARGET_DIR=$tools/build cargo install --quiet --locked --root "$tools" "$tool"
-    done
+    local tools=$target/tools manifest
+    CARGO_TARGET_DIR=$tools/build cargo install --quiet --locked --root "$tools" cargo-deny@0.20.2 cargo-machete@0.9.2
     rm -rf "$tools/build"
-    # Advisories are on a server of their own.
-    PATH=$tools/bin:$PATH cargo deny --log-level error check licenses bans sources
-    PATH=$tools/bin:$PATH cargo machete --with-metadata
+    for manifest in Cargo.toml fuzz/libfuzzer/Cargo.toml; do
+        # cargo-machete would write a lock file that is old.
+        cargo metadata --quiet --locked --format-version 1 --manifest-path "$manifest" >/dev/null
+        # Advisories are on a server of their own.
+        "$tools/bin/cargo-deny" --locked --log-level error --config deny.toml --manifest-path "$manifest" check licenses bans sources
+    done
+    "$tools/bin/cargo-machete" --with-metadata
 }
 
 part sanitizers night user "a Rust program under AddressSanitizer"

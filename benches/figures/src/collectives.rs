@@ -81,7 +81,7 @@ fn measure(sitting: &mut Sitting<'_>) -> io::Result<Shown> {
     })
 }
 
-/// Those by bytes are of so many PEs.
+/// Charts by number of PEs, and charts by number of bytes, measured on `pes` PEs.
 fn charts(data: &Data, pes: usize) -> Vec<Chart> {
     let mut charts = vec![data.chart(
         "barrier",

@@ -300,7 +300,7 @@ impl Rows {
         bench.expect(target, area.at(..len), mark);
     }
 
-    /// So much has been added to the sum before.
+    /// Additions without result. `added` is what other rows have added to the sum.
     fn additions(&self, mut added: i64) {
         let (bench, sum, target) = (&self.bench, self.sum, self.bench.target);
         bench.measure("atomic_add_x1000", 8, STREAM, || {

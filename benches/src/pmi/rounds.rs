@@ -355,7 +355,7 @@ fn measure(
     })
 }
 
-/// What a process had of an operation.
+/// What a process got from an operation, and what it did meanwhile.
 #[derive(Debug, Default)]
 struct Done {
     /// Time that is not inside calls of the operation: the put before a fence, and computation.

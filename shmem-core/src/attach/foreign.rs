@@ -147,7 +147,7 @@ fn share_node(settings: &Settings, process: &Process) -> Result<(Shared, Option<
     Ok((shared, identity))
 }
 
-/// The first PE of a node makes its memory, and gives it to the others. `other` is a host of the job.
+/// The first PE of a node makes the memory of the node, and gives it to the others. `other` is a host of the job.
 fn make_node(
     settings: &Settings,
     meeting: &Meeting,
@@ -189,7 +189,7 @@ fn make_node(
     Ok((*segment.view(), heap, xrc))
 }
 
-/// The others get it.
+/// The other PEs of a node get the memory that the first one has made.
 fn join_node(meeting: &Meeting, me: u32, node_of: &[u32]) -> Result<Shared, Error> {
     let shared = rendezvous::join(meeting, me).map_err(apart(me))?;
     let node = NodeView::attach(shared.tables.as_fd(), shared.heap.as_fd())?;

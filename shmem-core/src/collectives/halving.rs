@@ -83,7 +83,7 @@ impl Plan {
         self.come(node, round).1.div_ceil(self.batch) * self.per_batch
     }
 
-    /// Of each round the pieces that come to the node before it, and at its end.
+    /// How many pieces have come to the node before each round, and at its end.
     fn pieces_of_rounds(&self, node: usize) -> [(usize, usize); MAX_CHILDREN] {
         let mut pieces = [(0, 0); MAX_CHILDREN];
         let mut total = 0;
@@ -138,9 +138,8 @@ impl Runtime {
             pieces: plan.pieces_of_rounds(node),
         };
         halving.allow_first();
-        let mut block = Block::new(PIECE.max(r.of.size));
         for round in (0..rounds(nodes)).rev() {
-            halving.pass_half(round, &mut block);
+            halving.pass_half(round);
         }
         halving.hand_out();
     }
@@ -153,7 +152,7 @@ struct Halving<'a> {
     leaders: Rounds<'a>,
     node: usize,
     plan: Plan,
-    /// Of each round the pieces that come before it, and at its end.
+    /// How many pieces come before each round, and until its end.
     pieces: [(usize, usize); MAX_CHILDREN],
 }
 
@@ -190,14 +189,16 @@ impl Halving<'_> {
     }
 
     /// Passes on the blocks of leaders that are at least as far as the round goes, and adds what comes to the
-    /// rest. The block has place for a batch.
-    fn pass_half(&self, round: usize, block: &mut Block) {
+    /// rest.
+    fn pass_half(&self, round: usize) {
         let (plan, leaders) = (&self.plan, &self.leaders);
         let right = self.right(round);
         let (goes, comes) = (plan.come(right, round), plan.come(self.node, round));
         let (outward, inward) = (plan.pieces(right, round), plan.pieces(self.node, round));
         let before_out = plan.pieces_before(right, round);
         let before_in = self.pieces[round].0;
+        // For a batch.
+        let mut block = Block::new(PIECE.max(self.r.of.size));
         let (mut sent, mut taken) = (0, 0);
         while sent < outward || taken < inward {
             let may_send = || sent < outward && leaders.is_allowed(round, sent + 1);
@@ -211,7 +212,9 @@ impl Halving<'_> {
                 leaders.tell(round, sent);
             }
             if may_take() {
-                self.take_piece(plan.piece(comes, taken), before_in + taken, block);
+                let piece = plan.piece(comes, taken);
+                // SAFETY: the piece has arrived; the block has room for a batch.
+                unsafe { self.take_piece(piece, before_in + taken, &mut block) };
                 taken += 1;
             }
         }
@@ -236,14 +239,16 @@ impl Halving<'_> {
         }
     }
 
-    /// Takes a piece that has arrived, counted over all rounds, out of its room, which is free then. With its last
-    /// piece a batch is added.
-    fn take_piece(&self, Piece { batch, number }: Piece, which: usize, block: &mut Block) {
+    /// Takes piece number `which` of all rounds out of its room, which is free then. With its last piece a batch is added.
+    ///
+    /// # Safety
+    /// The piece has arrived; the block has room for all of a batch, and has the earlier pieces of this one.
+    unsafe fn take_piece(&self, Piece { batch, number }: Piece, which: usize, block: &mut Block) {
         let bytes = (batch[0].len() + batch[1].len()) * self.r.of.size;
         let skip = bytes.min(number * self.plan.room);
         let len = self.plan.room.min(bytes - skip);
         let (staged, come) = (self.rt.own(self.room(which)), block.as_mut_ptr());
-        // SAFETY: the piece has arrived; the block has room for all of a batch.
+        // SAFETY: by the caller.
         unsafe { access::copy(staged, come.add(skip), len) };
         self.allow_after(which + 1);
         if number + 1 == self.plan.per_batch {

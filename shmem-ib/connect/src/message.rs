@@ -430,7 +430,8 @@ impl Codec {
                 _ => return Err(DecodeError::Field("reserved")),
             },
             KIND_SEGMENTS => Body::Segments(decode_memory(&mut input, count)?),
-            _ => Body::SegmentsAck(input.u32()),
+            KIND_SEGMENTS_ACK => Body::SegmentsAck(input.u32()),
+            _ => return Err(DecodeError::Field("kind")),
         };
         Ok(around(body))
     }

@@ -47,33 +47,33 @@ impl Proof {
         Self { key: Some(key) }
     }
 
-    fn hash(&self, purpose: u8, way: &Direction, rest: &[u8]) -> Hash128 {
+    fn hash(&self, purpose: u8, direction: &Direction, rest: &[u8]) -> Hash128 {
         let key = self.key.unwrap_or_default();
         let mut hasher = SipHasher24::new_with_key(&key);
         hasher.write(&[purpose]);
-        for end in [&way.flow.src, &way.flow.dst] {
+        for end in [&direction.flow.src, &direction.flow.dst] {
             hasher.write(&end.gid.0);
             hasher.write(&end.udp_port.to_be_bytes());
         }
-        hasher.write(&way.to.0.to_be_bytes());
+        hasher.write(&direction.to.0.to_be_bytes());
         hasher.write(rest);
         hasher.finish128()
     }
 
-    /// What the ICRC of packets that go this way is changed by; 0 without a key.
-    pub(crate) fn salt(&self, way: &Direction) -> u32 {
+    /// What the ICRC of packets in this direction is changed by; 0 without a key.
+    pub(crate) fn salt(&self, direction: &Direction) -> u32 {
         match self.key {
-            Some(_) => self.hash(SALT, way, &[]).h1 as u32,
+            Some(_) => self.hash(SALT, direction, &[]).h1 as u32,
             None => 0,
         }
     }
 
     /// The code of an invitation with this text of the queue pair whose first request had the number `first`.
-    pub(crate) fn of_invite(&self, way: &Direction, first: Psn, text: &[u8]) -> Mac {
+    pub(crate) fn of_invite(&self, direction: &Direction, first: Psn, text: &[u8]) -> Mac {
         let mut rest = [0; 64];
         rest[..4].copy_from_slice(&first.0.to_be_bytes());
         rest[4..4 + text.len()].copy_from_slice(text);
-        let hash = self.hash(INVITE, way, &rest[..4 + text.len()]);
+        let hash = self.hash(INVITE, direction, &rest[..4 + text.len()]);
         hash.as_u128().to_be_bytes()
     }
 }

@@ -1,7 +1,7 @@
 //! The RDMA devices that a test may use.
 
 use shmem_ib::device::VerbsConfig;
-use shmem_ib::device::choice::{Asked, Choice, Wanted, choose};
+use shmem_ib::device::choice::{Choice, PortRequest, Wanted, choose};
 use shmem_ib::device::ibv::{FoundDevice, devices};
 use shmem_ib::device::seat::Seat;
 use shmem_ib::device::sysfs::Places;
@@ -30,7 +30,7 @@ fn config(wanted: &Wanted) -> Result<VerbsConfig, String> {
     match choose(
         wanted,
         &Seat::default(),
-        Asked::default(),
+        PortRequest::default(),
         &Places::default().survey(),
     ) {
         Ok(Choice::Verbs { ports, .. }) => {

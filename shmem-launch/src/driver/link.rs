@@ -127,7 +127,7 @@ enum Channel {
 /// set knows it, and whether bytes wait for room.
 #[derive(Debug, Default)]
 pub(super) struct LinkIo {
-    way: Channel,
+    channel: Channel,
     token: u64,
     blocked: bool,
 }
@@ -136,7 +136,7 @@ impl LinkIo {
     /// A link that is a socket.
     pub(super) fn socket(socket: OwnedFd, token: u64) -> Self {
         Self {
-            way: Channel::Socket(socket),
+            channel: Channel::Socket(socket),
             token,
             blocked: false,
         }
@@ -145,7 +145,7 @@ impl LinkIo {
     /// A link of two pipes, or of whatever has their places.
     pub(super) fn pipes(input: OwnedFd, output: OwnedFd, token: u64) -> Self {
         Self {
-            way: Channel::Pipes { input, output },
+            channel: Channel::Pipes { input, output },
             token,
             blocked: false,
         }
@@ -153,22 +153,22 @@ impl LinkIo {
 
     /// Whether it has not ended.
     pub(super) fn is_open(&self) -> bool {
-        !matches!(self.way, Channel::Closed)
+        !matches!(self.channel, Channel::Closed)
     }
 
     /// Whether a remote shell is between this process and its parent.
     pub(super) fn is_remote(&self) -> bool {
-        matches!(self.way, Channel::Pipes { .. })
+        matches!(self.channel, Channel::Pipes { .. })
     }
 
     /// Ends it.
     pub(super) fn close(&mut self) {
-        self.way = Channel::Closed;
+        self.channel = Channel::Closed;
         self.blocked = false;
     }
 
     fn input(&self) -> io::Result<&OwnedFd> {
-        match &self.way {
+        match &self.channel {
             Channel::Closed => Err(io::ErrorKind::NotConnected.into()),
             Channel::Socket(socket) => Ok(socket),
             Channel::Pipes { input, .. } => Ok(input),
@@ -176,7 +176,7 @@ impl LinkIo {
     }
 
     fn output(&self) -> io::Result<&OwnedFd> {
-        match &self.way {
+        match &self.channel {
             Channel::Pipes { output, .. } => Ok(output),
             _ => self.input(),
         }
@@ -192,7 +192,7 @@ impl LinkIo {
 
     /// Makes reading and writing return at once, as they do on a socket anyway.
     pub(super) fn set_nonblocking(&self) -> io::Result<()> {
-        if let Channel::Pipes { input, output } = &self.way {
+        if let Channel::Pipes { input, output } = &self.channel {
             sys::set_nonblocking(input.as_fd())?;
             sys::set_nonblocking(output.as_fd())?;
         }
@@ -201,7 +201,7 @@ impl LinkIo {
 
     /// Receives what is there, at most a buffer full. A link that has ended is closed.
     pub(super) fn receive(&mut self, buf: &mut [u8]) -> Got {
-        let got = match &self.way {
+        let got = match &self.channel {
             Channel::Closed => return Got::Nothing,
             Channel::Socket(socket) => receive(socket, buf),
             Channel::Pipes { input, .. } => got(|| Ok(rustix::io::read(input, &mut *buf)?)),
@@ -222,7 +222,7 @@ impl LinkIo {
         if out.is_empty() && !self.blocked {
             return Ok(());
         }
-        let flushed = match &self.way {
+        let flushed = match &self.channel {
             Channel::Closed => {
                 out.clear();
                 return Ok(());
@@ -239,7 +239,7 @@ impl LinkIo {
         if std::mem::replace(&mut self.blocked, blocked) == blocked {
             return Ok(());
         }
-        match (&self.way, blocked) {
+        match (&self.channel, blocked) {
             // What is written is another descriptor, and is of interest only while it is full.
             (Channel::Pipes { output, .. }, true) => epoll.add(output, self.token, Interest::Write),
             (Channel::Pipes { output, .. }, false) => epoll.remove(output),
@@ -250,7 +250,7 @@ impl LinkIo {
 
     /// Sends what a socket takes at once. Failures show when the link is read.
     pub(super) fn send_some(&self, out: &mut OutBuf) {
-        if let Channel::Socket(socket) = &self.way {
+        if let Channel::Socket(socket) = &self.channel {
             flush(socket, out);
         }
     }

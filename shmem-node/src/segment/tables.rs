@@ -55,7 +55,7 @@ pub(crate) const KEY_AT: usize = size_of::<Header>();
 const _: () = assert!(KEY_AT + size_of::<[u8; 32]>() <= REGION);
 
 impl Header {
-    /// What the facts say; which file the heap memory is comes later.
+    /// What the facts say. The caller sets `heap_file` when it has made the heap memory.
     pub(super) fn new(facts: &JobFacts<'_>, n_local: usize) -> Result<Self, SegmentError> {
         let statics = match facts.heap_pages {
             HeapPages::Huge => StaticsRoom::default(),

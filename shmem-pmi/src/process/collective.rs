@@ -33,7 +33,7 @@ impl Inner {
     ) -> Result<T, ConnectionError> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = |client: &mut Client| calls(client, *next);
-        let made = match &self.way {
+        let made = match &self.backend {
             Backend::Shmrun { slots, .. } => slots.begin(connection, calls),
             Backend::Plain(_) | Backend::Direct(_) => connection.submit(calls),
         }?;
@@ -77,7 +77,7 @@ impl Process {
 
     fn start_fence(&self, call: &'static str) -> Result<Request<()>, ProcessError> {
         let start = || -> Result<Work, Cause> {
-            match &self.inner.way {
+            match &self.inner.backend {
                 Backend::Shmrun { connection, .. } | Backend::Plain(connection) => {
                     self.inner.check_shared(call)?;
                     let fence = |client: &mut Client, _| keys::start_fence(client);
@@ -121,7 +121,7 @@ impl Process {
     ) -> Result<Request<Gathered>, ProcessError> {
         let start = || -> Result<Work, Cause> {
             keys::check(value)?;
-            Ok(match &self.inner.way {
+            Ok(match &self.inner.backend {
                 Backend::Shmrun {
                     connection, slots, ..
                 } => Work::Slot {
@@ -175,7 +175,7 @@ impl Process {
     /// As [`Process::put`].
     pub fn ring(&self, value: &[u8]) -> Result<Ring, ProcessError> {
         let (rank, size) = (self.rank(), self.size());
-        let outcome = match &self.inner.way {
+        let outcome = match &self.inner.backend {
             Backend::Shmrun { connection, .. } => self.ring_of_server(connection, value),
             // Slurm has a ring, too, but one that may hang with several nodes.
             Backend::Plain(connection) => {

@@ -80,7 +80,7 @@ impl Process {
         let inherits = matches!(server, Server::Pmi1 | Server::Pmi2);
         let is_shared = inherits && beside.is_some();
         let (connection, facts, node) = introduce(&environment, is_shared).map_err(failed)?;
-        let way = match node {
+        let backend = match node {
             Some(Node { tables, store }) => Backend::Shmrun {
                 connection,
                 store,
@@ -95,7 +95,7 @@ impl Process {
             appnum: facts.appnum,
             spawned: environment.spawned || facts.spawner.is_some(),
             next: Mutex::new(facts.first_request.0),
-            way,
+            backend,
             is_shared,
             member: None,
         };
@@ -115,7 +115,7 @@ impl Process {
             appnum: -1,
             spawned: false,
             next: Mutex::new(0),
-            way: Backend::Direct(Box::new(calls)),
+            backend: Backend::Direct(Box::new(calls)),
             is_shared: true,
             member: None,
         };
@@ -136,7 +136,7 @@ impl Process {
             appnum: facts.appnum,
             spawned: facts.spawned,
             next: Mutex::new(0),
-            way: Backend::Direct(Box::new(calls)),
+            backend: Backend::Direct(Box::new(calls)),
             is_shared: false,
             member: None,
         };
@@ -178,7 +178,7 @@ impl Process {
             appnum: facts.appnum,
             spawned: false,
             next: Mutex::new(facts.first_request.0),
-            way: Backend::Plain(connection),
+            backend: Backend::Plain(connection),
             is_shared: false,
             member: Some(Member {
                 nodes: joined.nodes,
@@ -199,7 +199,7 @@ impl Process {
             appnum: 0,
             spawned: false,
             next: Mutex::new(0),
-            way: Backend::Direct(Box::new(Alone::default())),
+            backend: Backend::Direct(Box::new(Alone::default())),
             is_shared: false,
             member: None,
         };

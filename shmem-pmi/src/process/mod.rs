@@ -125,7 +125,7 @@ struct Inner {
     /// processes of the PE count. Held while one is started, so that the calls it consists of stay
     /// together.
     next: Mutex<u64>,
-    way: Backend,
+    backend: Backend,
     /// MPI is in this process, and is going to use the connection, or does.
     is_shared: bool,
     /// In a job without a launcher.
@@ -156,7 +156,7 @@ enum Backend {
 
 impl Inner {
     fn connection(&self) -> Option<&Connection> {
-        match &self.way {
+        match &self.backend {
             Backend::Shmrun { connection, .. } | Backend::Plain(connection) => Some(connection),
             Backend::Direct(_) => None,
         }
@@ -273,7 +273,7 @@ impl Process {
         ask: impl FnOnce(&Connection) -> Result<T, Cause>,
         direct: impl FnOnce(&dyn Direct) -> Result<T, Cause>,
     ) -> Result<T, ProcessError> {
-        let outcome = match &self.inner.way {
+        let outcome = match &self.inner.backend {
             Backend::Shmrun { connection, .. } => ask(connection),
             Backend::Plain(connection) => {
                 self.inner.check_shared(call).and_then(|()| ask(connection))
@@ -327,7 +327,7 @@ impl Process {
     ///
     /// The socket cannot be watched; MPI has a server that this library cannot see.
     pub fn wait_hangup(&self) -> std::io::Result<()> {
-        match &self.inner.way {
+        match &self.inner.backend {
             Backend::Shmrun { connection, .. } | Backend::Plain(connection) => {
                 connection.wait_hangup()
             }

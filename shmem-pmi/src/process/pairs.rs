@@ -91,7 +91,7 @@ impl Process {
     }
 
     fn get_visible(&self, owner: Option<u32>, key: &str) -> Result<Option<Vec<u8>>, ProcessError> {
-        if let Backend::Shmrun { store, .. } = &self.inner.way
+        if let Backend::Shmrun { store, .. } = &self.inner.backend
             && let Some(value) = store.get_vec(key.as_bytes())
         {
             return Ok(Some(value));

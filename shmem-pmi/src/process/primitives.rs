@@ -22,7 +22,7 @@ impl Process {
     /// They take part in the order of collective operations: all PEs call them, and fences,
     /// allgathers and rings, in the same order.
     pub fn primitives(&self) -> Option<Primitives<'_>> {
-        match &self.inner.way {
+        match &self.inner.backend {
             Backend::Shmrun { connection, .. } => {
                 let (rank, size) = (self.rank(), self.size());
                 Some(Primitives::started_by(&*self.inner, connection, rank, size))

@@ -5,6 +5,7 @@
 //! * `collective`: fences and allgathers, from the first contribution to the result.
 //! * `operation`: one of them, until all have joined it.
 //! * `passing`: the result of an allgather on its way through, forwarded before all of it is here.
+//! * `outbox`: what the driver has to do.
 //! * `groups`: fences of any set of PEs; `barriers`: those of PMI-1.2.
 //! * `attributes`: those of the node.
 //! * `kvs`: puts, gets, and what a fence makes visible; `cache`: the pairs that the agent holds.
@@ -23,6 +24,7 @@ mod exchange;
 mod groups;
 mod kvs;
 mod operation;
+mod outbox;
 mod passing;
 mod place;
 pub mod pmix;
@@ -47,7 +49,7 @@ use barriers::Barriers;
 use cache::whole::Cache;
 use collective::Operations;
 use exchange::Exchange;
-use passing::Outbox;
+use outbox::Outbox;
 use relay::Asking;
 use session::Session;
 
@@ -531,7 +533,7 @@ impl NodeServer {
     /// output.
     pub fn is_idle(&self) -> bool {
         self.operations.is_idle()
-            && self.outbox.is_empty()
+            && self.outbox.is_idle()
             && self.dirty.is_empty()
             && self.attributes.is_idle()
             && self.asking.is_empty()

@@ -5,7 +5,6 @@
 //! node. Waiting for the whole of it at each level of the tree would multiply its time by the depth,
 //! and storing it would cost every node more than all its other PMI work.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{NodeServer, Output, Shared, TreeError};
@@ -23,44 +22,6 @@ pub(super) struct Passing {
     header: Option<[u8; GATHER_VALUES]>,
 }
 
-/// What the driver has to do, in order.
-#[derive(Debug, Default)]
-pub(super) struct Outbox {
-    events: VecDeque<Output>,
-    /// The result that is coming down.
-    passing: Option<Passing>,
-    /// What must not come between the pieces of that result on the links to the children.
-    held_back: Vec<Output>,
-}
-
-impl Outbox {
-    pub(super) fn push(&mut self, output: Output) {
-        self.events.push_back(output);
-    }
-
-    pub(super) fn extend(&mut self, outputs: Vec<Output>) {
-        self.events.extend(outputs);
-    }
-
-    /// A whole message for a child does not come between the pieces of another.
-    pub(super) fn push_to_child(&mut self, child: usize, bytes: Arc<Vec<u8>>) {
-        let output = Output::ToChild { child, bytes };
-        match self.passing.is_some() {
-            true => self.held_back.push(output),
-            false => self.push(output),
-        }
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Output> {
-        self.events.pop_front()
-    }
-
-    /// Whether there is no output, and no result is on its way through.
-    pub(super) fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.passing.is_none()
-    }
-}
-
 impl NodeServer {
     /// The header of an allgather's result has come.
     pub(super) fn begin_passing(&mut self, header: ResultHeader) -> Result<(), TreeError> {
@@ -71,7 +32,7 @@ impl NodeServer {
             bytes,
         } = header;
         self.check_result(request, Some((value_len, len)))?;
-        self.outbox.passing = Some(Passing {
+        self.outbox.begin_passing(Passing {
             request,
             value_len,
             len,
@@ -83,7 +44,7 @@ impl NodeServer {
 
     /// Takes what belongs to the result that is passing, and gives the rest.
     pub(super) fn pass_on<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let Some(passing) = &mut self.outbox.passing else {
+        let Some(passing) = self.outbox.passing() else {
             return bytes;
         };
         let (values, rest) = bytes.split_at(bytes.len().min(passing.len - passing.seen));
@@ -106,16 +67,14 @@ impl NodeServer {
         self.outbox.push(publish);
         self.pass_to_children(&piece);
         if last {
-            self.outbox.passing = None;
-            let held_back = std::mem::take(&mut self.outbox.held_back);
-            self.outbox.extend(held_back);
+            self.outbox.end_passing();
             let waiters = self.take_waiters();
             self.finish(request, waiters);
         }
         rest
     }
 
-    /// Sends a message to each child.
+    /// Sends a message, or a piece of one, to each child.
     pub(super) fn pass_to_children(&mut self, bytes: &Arc<Vec<u8>>) {
         for child in 0..self.children.len() {
             let bytes = Arc::clone(bytes);

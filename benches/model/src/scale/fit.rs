@@ -93,7 +93,7 @@ pub fn fit(jobs: &[Measured], cores: usize) -> Result<Fit, String> {
     fit.ok_or_else(|| "too few jobs to fit costs to".to_owned())
 }
 
-/// Jobs by when connections were made. `None` of what is fitted to them: they are too few.
+/// Jobs by when connections were made. Costs are `None` that too few jobs tell.
 struct Jobs<'a> {
     on_demand: Vec<&'a Measured>,
     connected: Vec<&'a Measured>,
@@ -103,7 +103,7 @@ struct Jobs<'a> {
 /// What connections cost.
 #[derive(Debug, Clone, Copy)]
 struct Connections {
-    /// Each that is made in init, and the more the more of them a PE has.
+    /// Each connection that is made in init; it grows with the number of connections of a PE.
     contact: f64,
     deeper: f64,
     /// One that is made alone, but for its datagrams.

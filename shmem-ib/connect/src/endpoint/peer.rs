@@ -30,7 +30,7 @@ pub(super) struct Peer {
     pub(super) silent: Silent,
     pub(super) last: Option<Last>,
     /// Atomics that the peer is to execute, and has; they complete in an order of their own.
-    pub(super) asked: RequestCount,
+    pub(super) requests: RequestCount,
     /// Atomics towards it that take several steps, and have not ended.
     pub(super) composed: u32,
     /// How often connecting failed, and how the last time.
@@ -43,7 +43,7 @@ pub(super) struct Peer {
 impl Peer {
     /// Whether no operation towards it is under way.
     pub(super) const fn is_idle(&self) -> bool {
-        self.posted == self.completed && self.asked.unanswered() == 0 && self.composed == 0
+        self.posted == self.completed && self.requests.unanswered() == 0 && self.composed == 0
     }
 
     /// Whether so many requests are under way as its queue has places for operations.
@@ -55,18 +55,19 @@ impl Peer {
     pub(super) const fn mark(&self) -> Mark {
         Mark {
             posted: self.posted,
-            asked: self.asked.asked,
+            asked: self.requests.asked,
         }
     }
 
     /// How many operations before `mark` have not completed.
     pub(super) const fn left(&self, mark: Mark) -> u64 {
-        mark.posted.saturating_sub(self.completed) + mark.asked.saturating_sub(self.asked.answered)
+        mark.posted.saturating_sub(self.completed)
+            + mark.asked.saturating_sub(self.requests.answered)
     }
 
     /// Whether everything before `mark` has completed.
     pub(super) const fn has_reached(&self, mark: Mark) -> bool {
-        self.completed >= mark.posted && self.asked.answered >= mark.asked
+        self.completed >= mark.posted && self.requests.answered >= mark.asked
     }
 }
 

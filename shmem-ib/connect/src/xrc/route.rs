@@ -1,4 +1,4 @@
-//! What the machine tells those who post, and is told by them.
+//! What the state machine tells code that posts operations, and what that code tells the machine.
 
 use std::collections::BTreeSet;
 

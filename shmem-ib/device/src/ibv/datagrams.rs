@@ -159,7 +159,7 @@ impl AddressHandles {
         }
     }
 
-    /// The way to a peer. If there are too many, the one that was used the longest ago goes as
+    /// The handle for a peer. If there are too many, the one that was used the longest ago goes as
     /// soon as no datagram needs it.
     pub(super) fn to(
         &self,

@@ -49,11 +49,11 @@ pub struct VerbsHca {
 /// An open port: HCAs that are [beside](VerbsHca::beside) each other have the same.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
-    /// Of the device.
+    /// Events of the device.
     pub(super) events: Arc<Events>,
     pub(super) info: PortInfo,
     pub(super) origin: Origin,
-    /// What the driver says of it.
+    /// What the driver says that the device can do.
     pub(super) told: Abilities,
     pub(super) on_demand: bool,
     pub(super) pd: Arc<Pd>,

@@ -354,9 +354,9 @@ impl<M: Memory> Engine<M> {
                 self.fail_qp(qpn);
                 true
             }
-            Ok(expected) => {
+            Ok(has_use) => {
                 self.after_answer(qpn);
-                expected
+                has_use
             }
         }
     }
@@ -391,7 +391,8 @@ struct Answer<'a> {
     run: bool,
 }
 
-/// Stores an answer. Returns whether it was expected, or the status with which the request of its PSN fails.
+/// Stores an answer that the requester expects. Returns false for a run that it does not expect, and the status with which the
+/// request of this PSN fails. A single packet that comes twice or late is no error of the peer.
 fn take_answer<M: Memory>(
     requester: &mut Requester,
     (mrs, memory): (&MrTable, &mut M),
@@ -421,8 +422,8 @@ fn take_answer<M: Memory>(
     Ok(true)
 }
 
-/// Takes an acknowledgement or a NAK. Returns whether it was expected, or the status with which the request of this PSN
-/// fails.
+/// Takes an acknowledgement or a NAK. Returns false if it concerns no request, and the status with which the request of this
+/// PSN fails.
 fn take_acknowledgement(
     requester: &mut Requester,
     counters: &mut Counters,

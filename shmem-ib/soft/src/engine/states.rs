@@ -37,9 +37,9 @@ impl<M: Memory> Engine<M> {
                 });
                 if !self.interop {
                     let (own, to) = (port.av, dest.av);
-                    let way = |src, dst, to| self.proof.salt(&Direction::new(src, dst, to));
-                    rc.salt_out = way(own, to, dest.qpn);
-                    rc.salt_in = way(to, own, qpn);
+                    let salt = |src, dst, to| self.proof.salt(&Direction::new(src, dst, to));
+                    rc.salt_out = salt(own, to, dest.qpn);
+                    rc.salt_in = salt(to, own, qpn);
                 }
                 rc.dest = Some(*dest);
             }

@@ -130,8 +130,8 @@ impl<M: Memory> Engine<M> {
             return None;
         };
         let (dest, first) = (envelope.dest, rc.first);
-        let way = Direction::new(envelope.flow.src, dest.av, dest.qpn);
-        let mac = |text: &[u8]| self.proof.of_invite(&way, first, text);
+        let direction = Direction::new(envelope.flow.src, dest.av, dest.qpn);
+        let mac = |text: &[u8]| self.proof.of_invite(&direction, first, text);
         let invite = self.streams.invite_due(now, rc.stream.as_mut()?, mac)?;
         let header = invite_header(envelope.pkey, dest.qpn, first);
         let at = header.encode(buf, invite.len());

@@ -44,7 +44,7 @@ pub(crate) struct BurstPosition {
 }
 
 impl BurstPosition {
-    /// The place of packet `index` of a message of `packets`.
+    /// The position of packet `index` of a message of `packets`.
     pub(crate) fn of(index: u32, packets: u32, mtu: u32) -> Self {
         let longest = longest(mtu);
         if packets <= 1 {

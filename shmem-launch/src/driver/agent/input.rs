@@ -27,7 +27,7 @@ enum InputPipe {
 #[derive(Debug, Default)]
 pub(super) struct Input {
     first: u32,
-    ways: Vec<InputPipe>,
+    pipes: Vec<InputPipe>,
     queue: Vec<u8>,
     /// Where the queue begins.
     start: u64,
@@ -38,7 +38,7 @@ impl Input {
     pub(super) fn new(here: std::ops::Range<u32>) -> Self {
         Self {
             first: here.start,
-            ways: here.map(|_| InputPipe::NotYet).collect(),
+            pipes: here.map(|_| InputPipe::NotYet).collect(),
             ..Self::default()
         }
     }
@@ -46,7 +46,7 @@ impl Input {
     /// Whether the PE of this local number gets input.
     pub(super) fn is_for(&self, local: u32) -> bool {
         let at = local.checked_sub(self.first);
-        at.is_some_and(|at| (at as usize) < self.ways.len())
+        at.is_some_and(|at| (at as usize) < self.pipes.len())
     }
 }
 
@@ -59,13 +59,13 @@ impl AgentProcess {
         let (read, pipe) = sys::pipe()?;
         sys::set_nonblocking(pipe.as_fd())?;
         let at = local - self.input.first;
-        self.input.ways[at as usize] = InputPipe::Open { pipe, at: 0 };
+        self.input.pipes[at as usize] = InputPipe::Open { pipe, at: 0 };
         Ok(Some(read))
     }
 
     pub(super) fn add_input(&mut self, data: &[u8]) {
         // On its way before it was known that nobody takes it.
-        if self.input.ways.is_empty() {
+        if self.input.pipes.is_empty() {
             return;
         }
         self.input.queue.extend_from_slice(data);
@@ -81,7 +81,7 @@ impl AgentProcess {
     /// Writes what has come to all who have room for it.
     fn write_all_inputs(&mut self) {
         let first = self.input.first;
-        self.write_inputs(first..first + self.input.ways.len() as u32);
+        self.write_inputs(first..first + self.input.pipes.len() as u32);
     }
 
     /// Writes what has come to those of these PEs who have room for it.
@@ -100,13 +100,13 @@ impl AgentProcess {
 
     fn write_input(&mut self, local: u32) {
         let Self { input, epoll, .. } = self;
-        let Some(way) = local.checked_sub(input.first) else {
+        let Some(index) = local.checked_sub(input.first) else {
             return;
         };
-        let Some(way) = input.ways.get_mut(way as usize) else {
+        let Some(state) = input.pipes.get_mut(index as usize) else {
             return;
         };
-        let InputPipe::Open { pipe, at } = way else {
+        let InputPipe::Open { pipe, at } = state else {
             return;
         };
         let end = input.start + input.queue.len() as u64;
@@ -124,7 +124,7 @@ impl AgentProcess {
             }
         }
         if broken || (input.ended && *at == end) {
-            *way = InputPipe::Closed;
+            *state = InputPipe::Closed;
         } else if *at < end {
             // Registered only while something waits: an idle pipe would always be writable.
             let token = STDIN | u64::from(local);
@@ -139,16 +139,16 @@ impl AgentProcess {
     /// Forgets what everybody has taken, and says so.
     fn input_taken(&mut self) {
         let Input {
-            ways,
+            pipes,
             queue,
             start,
             ended,
             ..
         } = &mut self.input;
-        if ways.is_empty() {
+        if pipes.is_empty() {
             return;
         }
-        let positions = ways.iter().filter_map(|way| match way {
+        let positions = pipes.iter().filter_map(|state| match state {
             InputPipe::NotYet => Some(*start),
             InputPipe::Open { at, .. } => Some(*at),
             InputPipe::Closed => None,
@@ -157,7 +157,7 @@ impl AgentProcess {
             Some(position) => (position - *start) as u32,
             None => {
                 // Nobody is left, and nobody is waited for.
-                ways.clear();
+                pipes.clear();
                 *queue = Vec::new();
                 if !*ended {
                     self.handle(Event::StdinTaken(0));

@@ -91,7 +91,7 @@ impl NodeServer {
         Ok(())
     }
 
-    /// The reply to a command for which nobody has to wait, and which brings others no replies.
+    /// The reply to a command that the server answers at once.
     fn answer_at_once(
         &mut self,
         local: usize,
@@ -136,7 +136,7 @@ impl NodeServer {
                 let text = "jobs cannot be connected here; publish a name and connect to its port";
                 refusal(verb, rc::FAIL, &text)
             }
-            // `serve` gives this function no other.
+            // `serve` answers the other commands itself.
             _ => refusal(verb, rc::FAIL, &"it is not served"),
         })
     }
@@ -162,7 +162,7 @@ impl NodeServer {
         Ok(())
     }
 
-    /// The PE gets a key from the one that puts it, fenced or not.
+    /// The PE gets the value of a key from the PE that puts it, fenced or not.
     fn get_direct(&mut self, local: usize, thread_id: Option<&[u8]>, owner: i64, key: &[u8]) {
         if let Ok(owner) = u32::try_from(owner) {
             let key = key.to_vec();

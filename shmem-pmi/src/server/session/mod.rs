@@ -84,7 +84,7 @@ struct Puts {
 }
 
 impl Puts {
-    /// Adds one, unless there are too many.
+    /// Adds a pair, unless the PE has put too many bytes.
     fn add(&mut self, key: &[u8], value: &[u8]) -> bool {
         let fits = self.pairs.len() <= MAX_PENDING_PUTS;
         if fits {
@@ -107,7 +107,7 @@ struct Started {
 }
 
 impl Started {
-    /// Joins the next one with so many bytes, unless that is too much. Those before `completed` keep none.
+    /// Counts the next operation with so many bytes, unless that is too much. Operations before `completed` keep none.
     fn begin_next(&mut self, completed: u64, bytes: usize) -> bool {
         while let Some(&(old, bytes)) = self.brought.front()
             && old < completed

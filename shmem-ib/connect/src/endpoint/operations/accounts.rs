@@ -166,7 +166,7 @@ mod tests {
     fn sources_wait_for_requests_that_read_them_alone() {
         let mut accounts = Accounts::default();
         let (mut peer, id) = (Peer::default(), ContextId::new(1));
-        (peer.posted, peer.asked.asked) = (3, 2);
+        (peer.posted, peer.requests.asked) = (3, 2);
         let account = accounts.of(id);
         account.note(7, peer.mark());
         assert_eq!(account.reading().count(), 0);

@@ -162,7 +162,7 @@ impl<H: Hca> Driver<H> {
         peer.completed = peer.posted;
         peer.silent.forget();
         self.sends.in_flight -= lost as u32;
-        self.unanswered -= peer.asked.forget();
+        self.unanswered -= peer.requests.forget();
         self.composer.forget(pe);
         for id in self.ops.unfinished_towards(pe) {
             self.lose(id);

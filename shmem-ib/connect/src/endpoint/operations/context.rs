@@ -153,7 +153,7 @@ impl<'a, H: Hca> Context<'a, H> {
                     |d| d.left(pe, mark, more),
                     |d| {
                         let peer = d.peers.get(&pe);
-                        let answered = peer.is_none_or(|p| p.asked.answered >= mark.asked);
+                        let answered = peer.is_none_or(|p| p.requests.answered >= mark.asked);
                         answered.then_some(())
                     },
                 );

@@ -205,7 +205,7 @@ impl<H: Hca> Driver<H> {
         };
         // Places are left for answers, and for those to us.
         let full = || peer.is_full(self.config.sq_depth);
-        if self.owner.is_some() && (full() || op.asks && !peer.asked.has_room()) {
+        if self.owner.is_some() && (full() || op.asks && !peer.requests.has_room()) {
             return Ok(Posted::NoRoom);
         }
         let under_way = peer.posted - peer.completed;
@@ -261,7 +261,7 @@ impl<H: Hca> Driver<H> {
         sends.note(id, op, peer, target, silent);
         if op.asks {
             op.pending += 1;
-            peer.asked.asked += 1;
+            peer.requests.asked += 1;
             self.unanswered += 1;
         }
         self.accounts.of(op.ctx).note(pe, peer.mark());

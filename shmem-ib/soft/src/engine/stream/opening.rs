@@ -197,8 +197,8 @@ impl<M: Memory> Engine<M> {
             return false;
         };
         let Some(dest) = rc.dest else { return false };
-        let (way, first) = (Direction::new(dest.av, own, qpn), dest.rq_psn);
-        let mac = |text: &[u8]| self.proof.of_invite(&way, first, text);
+        let (direction, first) = (Direction::new(dest.av, own, qpn), dest.rq_psn);
+        let mac = |text: &[u8]| self.proof.of_invite(&direction, first, text);
         let invite = Invite::decode(packet.payload, mac).filter(|_| packet.bth.psn == first);
         let Some(invite) = invite else { return false };
         let of = rc.stream.get_or_insert_default();

@@ -87,7 +87,7 @@ impl Requester {
             self.pacing.on_rtt(now.saturating_sub(sent_at));
             self.probe = None;
         }
-        if !self.way.is_taken() {
+        if !self.stream_use.is_taken() {
             self.pacing.on_acked(acked as u32, len.min(self.limits.mtu));
         }
         self.has_progressed(now);

@@ -77,7 +77,7 @@ pub(crate) struct Requester {
     unreported: usize,
     patience: Patience,
     pacing: Pacing,
-    way: stream::StreamUse,
+    stream_use: stream::StreamUse,
     limits: Limits,
 }
 
@@ -97,7 +97,7 @@ impl Requester {
             unreported: 0,
             patience: Patience::default(),
             pacing: Pacing::new(limits.mtu, seed),
-            way: stream::StreamUse::default(),
+            stream_use: stream::StreamUse::default(),
             limits,
         }
     }
@@ -139,7 +139,7 @@ impl Requester {
 
     /// The next packet, if the window, the peer and the queue allow one.
     pub(crate) fn poll(&mut self, now: u64) -> Option<Request<'_>> {
-        if self.rnr.until.is_some() || self.way.is_taken() {
+        if self.rnr.until.is_some() || self.stream_use.is_taken() {
             return None;
         }
         if self.flight.cur == self.next {
@@ -292,7 +292,7 @@ impl Requester {
     }
 
     fn stop(&mut self) {
-        self.way.give_up();
+        self.stream_use.give_up();
         self.started = 0;
         self.unreported = 0;
         self.flight.wqe = 0;

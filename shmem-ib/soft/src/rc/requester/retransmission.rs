@@ -122,7 +122,7 @@ impl Requester {
     }
 
     fn arm(&mut self, now: u64) {
-        if self.way.is_taken() {
+        if self.stream_use.is_taken() {
             self.patience.timer = Some(now + self.stalled_ns());
             return;
         }
@@ -136,7 +136,7 @@ impl Requester {
 
     /// Sends everything from `una` on again.
     pub(super) fn rewind(&mut self) {
-        if self.way.leave() {
+        if self.stream_use.leave() {
             self.patience.timer = None;
         }
         self.before_timeout = None;
@@ -196,7 +196,7 @@ impl Requester {
         let Some(late) = self.patience.timer.and_then(|at| now.checked_sub(at)) else {
             return Expiry::NotDue;
         };
-        if self.way.is_taken() {
+        if self.stream_use.is_taken() {
             return self.on_stream_timeout(now, late);
         }
         // A process that was stopped has heard nobody, and its peers may go on a while after it. One that

@@ -31,7 +31,7 @@ const STALLED_NS: u64 = 4_000_000_000;
 /// break to be bounded, and too seldom to cost anything.
 const ACK_BYTES: u32 = 1 << 20;
 
-/// Which way a requester sends.
+/// Whether a requester sends by a stream, and from which length on.
 #[derive(Debug, Default)]
 pub(super) struct StreamUse {
     /// Bytes from which a request is long; `None`: there will be no stream.
@@ -91,50 +91,50 @@ fn suits(wqe: &Wqe) -> bool {
 impl Requester {
     /// Requests of at least so many bytes are to go by a stream if there is one.
     pub(crate) const fn set_stream_from(&mut self, from: u32) {
-        self.way.from = Some(from);
+        self.stream_use.from = Some(from);
     }
 
     /// There is a stream.
     pub(crate) const fn stream_opened(&mut self) {
-        self.way.open = true;
+        self.stream_use.open = true;
     }
 
     /// There is none any more; what was outstanding goes out again by datagrams.
     pub(crate) fn stream_broke(&mut self) {
-        if self.way.is_taken() {
+        if self.stream_use.is_taken() {
             self.rewind();
         }
-        self.way.give_up();
-        self.way.left = false;
+        self.stream_use.give_up();
+        self.stream_use.left = false;
     }
 
     /// Whether a request of this length had better have a stream, and has none.
     pub(crate) fn lacks_stream(&self, len: u32) -> bool {
-        !self.way.open && self.way.from.is_some_and(|from| len >= from)
+        !self.stream_use.open && self.stream_use.from.is_some_and(|from| len >= from)
     }
 
     /// Whether it sends by its stream.
     pub(crate) const fn is_by_stream(&self) -> bool {
-        self.way.taken
+        self.stream_use.taken
     }
 
     /// Whether it has given up its stream since the last call.
     pub(crate) fn has_left_stream(&mut self) -> bool {
-        std::mem::take(&mut self.way.left)
+        std::mem::take(&mut self.stream_use.left)
     }
 
     /// Bytes went or came by the stream.
     pub(crate) const fn stream_moved(&mut self, now: u64) {
-        self.way.moved_at = now;
+        self.stream_use.moved_at = now;
     }
 
     /// Whether the next request, which has not begun, is to go by the stream: at once, or as soon as what is before it
     /// is acknowledged.
     pub(super) fn turns_to_stream(&mut self) -> bool {
         let next = self.sq.get(self.started);
-        let turns = self.way.open && next.is_some_and(|wqe| self.way.is_long(wqe));
+        let turns = self.stream_use.open && next.is_some_and(|wqe| self.stream_use.is_long(wqe));
         if turns && self.una == self.next {
-            self.way.taken = true;
+            self.stream_use.taken = true;
             self.patience.timer = None;
             self.probe = None;
         }
@@ -143,13 +143,13 @@ impl Requester {
 
     /// The next portion for the stream. Its payload is of at most `most` bytes, if that is a packet or more.
     pub(crate) fn poll_run(&mut self, now: u64, most: u32) -> Option<Run<'_>> {
-        if !self.way.taken || self.rnr.until.is_some() {
+        if !self.stream_use.taken || self.rnr.until.is_some() {
             return None;
         }
         if self.flight.cur == self.next {
             let next = self.sq.get(self.started)?;
-            if self.una == self.next && !self.way.is_long(next) {
-                self.way.taken = false;
+            if self.una == self.next && !self.stream_use.is_long(next) {
+                self.stream_use.taken = false;
                 self.patience.timer = None;
                 return None;
             }
@@ -215,7 +215,7 @@ impl Requester {
         if late >= STOPPED_NS && !std::mem::replace(&mut self.patience.was_late, true) {
             self.patience.progress_at += late;
         }
-        let until = self.patience.progress_at.max(self.way.moved_at) + self.stalled_ns();
+        let until = self.patience.progress_at.max(self.stream_use.moved_at) + self.stalled_ns();
         if now < until {
             self.patience.timer = Some(until);
             return Expiry::NotDue;

@@ -70,7 +70,7 @@ impl<H: Hca> Driver<H> {
             }
             self.unanswered -= 1;
             if let Some(peer) = self.peers.get_mut(&pe) {
-                peer.asked.answered += 1;
+                peer.requests.answered += 1;
             }
             self.finish_if_done(id);
         }
@@ -81,7 +81,7 @@ impl<H: Hca> Driver<H> {
         let Some(peer) = self.peers.get_mut(&pe) else {
             return;
         };
-        let lost = peer.asked.forget();
+        let lost = peer.requests.forget();
         if lost == 0 {
             return;
         }
@@ -109,7 +109,7 @@ impl<H: Hca> Driver<H> {
         let peers = self.peers.iter_mut();
         // Work requests under way fail by themselves if there is nobody.
         let silent = peers.filter_map(|(pe, peer)| {
-            let silent = peer.asked.is_silent() && peer.completed == peer.posted;
+            let silent = peer.requests.is_silent() && peer.completed == peer.posted;
             silent.then_some(*pe)
         });
         let silent: SmallVec<[u32; 8]> = silent.collect();

@@ -214,17 +214,17 @@ mod tests {
 
     #[test]
     fn a_window_fills_and_empties() {
-        let mut asked = RequestCount::default();
-        while asked.has_room() {
-            asked.asked += 1;
+        let mut requests = RequestCount::default();
+        while requests.has_room() {
+            requests.asked += 1;
         }
-        assert_eq!(asked.unanswered(), WINDOW);
-        asked.answered += 1;
-        assert!(asked.has_room());
-        assert!(!asked.is_silent(), "an answer has come since");
-        assert!(asked.is_silent());
-        assert_eq!(asked.forget(), WINDOW - 1);
-        assert!(!asked.is_silent());
+        assert_eq!(requests.unanswered(), WINDOW);
+        requests.answered += 1;
+        assert!(requests.has_room());
+        assert!(!requests.is_silent(), "an answer has come since");
+        assert!(requests.is_silent());
+        assert_eq!(requests.forget(), WINDOW - 1);
+        assert!(!requests.is_silent());
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
 
     /// One of two PEs that do nothing but ask each other, with queues as an RC connection has them.
     struct Sim {
-        asked: RequestCount,
+        count: RequestCount,
         outbox: Outbox,
         /// Requests still to be made.
         left: u64,
@@ -290,7 +290,7 @@ mod tests {
     impl Sim {
         fn new(left: u64, receives: u32) -> Self {
             Self {
-                asked: RequestCount::default(),
+                count: RequestCount::default(),
                 outbox: Outbox::new(),
                 left,
                 queue: VecDeque::new(),
@@ -301,7 +301,7 @@ mod tests {
         }
 
         fn is_done(&self) -> bool {
-            self.left == 0 && self.asked.unanswered() == 0 && self.queue.is_empty()
+            self.left == 0 && self.count.unanswered() == 0 && self.queue.is_empty()
         }
     }
 
@@ -326,8 +326,8 @@ mod tests {
                     // The program asks as long as there is room.
                     0 => {
                         let pe = &mut pes[me];
-                        while pe.left > 0 && pe.asked.has_room() && pe.requests < places {
-                            pe.asked.asked += 1;
+                        while pe.left > 0 && pe.count.has_room() && pe.requests < places {
+                            pe.count.asked += 1;
                             (pe.left, pe.requests) = (pe.left - 1, pe.requests + 1);
                             pe.queue.push_back(None);
                         }
@@ -349,8 +349,8 @@ mod tests {
                             Some(out) => {
                                 pes[me].outbox.sent(out.slot, QP);
                                 for token in tokens(&out) {
-                                    assert_eq!(token, pes[peer].asked.answered, "seed {seed}");
-                                    pes[peer].asked.answered += 1;
+                                    assert_eq!(token, pes[peer].count.answered, "seed {seed}");
+                                    pes[peer].count.answered += 1;
                                 }
                             }
                         }
