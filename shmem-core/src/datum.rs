@@ -30,6 +30,12 @@ datum!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
 unsafe impl<T: Datum, const N: usize> Datum for [T; N] {}
 
 /// A number that reductions and scans can add and multiply.
+#[diagnostic::on_unimplemented(
+    message = "a reduction cannot add or multiply values of type `{Self}`",
+    label = "not `Arithmetic`",
+    note = "it can those of numbers, `Complex`, arrays of them, and types of yours that implement `shmem::Arithmetic`",
+    note = "for a slice or a `Vec`: `sum_slice(&mut values)`, `prod_slice`, `reduce_slice`"
+)]
 pub trait Arithmetic: Datum {
     /// Sum; integers wrap.
     fn plus(self, other: Self) -> Self;
@@ -38,6 +44,12 @@ pub trait Arithmetic: Datum {
 }
 
 /// A number that reductions can compare, too.
+#[diagnostic::on_unimplemented(
+    message = "a reduction cannot compare values of type `{Self}`",
+    label = "not a `Number`",
+    note = "it can compare integers and floating-point numbers",
+    note = "for a slice or a `Vec`: `min_slice(&mut values)`, `max_slice`; for others `reduce_value` with a closure"
+)]
 pub trait Number: Arithmetic + PartialOrd {
     /// The smaller one. A NaN loses against a number.
     fn smaller(self, other: Self) -> Self;

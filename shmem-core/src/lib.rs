@@ -99,6 +99,7 @@ mod allocate;
 mod alltoallv;
 mod collectives;
 mod lock;
+mod slices;
 mod views;
 
 mod init_finalize;

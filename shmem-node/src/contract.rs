@@ -133,7 +133,7 @@ pub const ENV_BINDINGS: &str = "SHMEM_BINDINGS";
 
 /// The first part of [`ENV_NODE`]: changes whenever this crate's memory layout or the descriptors do, so that a launcher and
 /// a library of different versions refuse each other instead of misreading memory.
-pub const NODE_CONTRACT: &str = "24";
+pub const NODE_CONTRACT: &str = "25";
 
 /// Most PEs of a job.
 pub const MAX_PES: u32 = 1 << 20;

@@ -51,6 +51,8 @@ numbered! {
         AllGather = 64, "all_gather";
         AllGatherParts = 65, "all_gather_parts";
         Alltoallv = 66, "alltoallv";
+        Gather = 67, "gather";
+        Scatter = 68, "scatter";
         Connect = 70, "connect";
         Disconnect = 71, "disconnect";
     }
@@ -112,7 +114,7 @@ some_of! {
     /// A collective operation.
     Collective of Routine {
         Barrier, Sync, Broadcast, Reduce, Scan, Fcollect, Collect, Alltoall, Split, Finalize, Alloc, Realloc, Free,
-        Destroy, AllGather, AllGatherParts,
+        Destroy, AllGather, AllGatherParts, Gather, Scatter,
     }
 }
 
@@ -134,7 +136,7 @@ impl Collective {
         match self {
             Self::Alloc | Self::Realloc | Self::Free | Self::Destroy => text.into(),
             Self::Fcollect | Self::Collect | Self::Alltoall | Self::Finalize => text.into(),
-            Self::AllGather | Self::AllGatherParts => text.into(),
+            Self::AllGather | Self::AllGatherParts | Self::Gather | Self::Scatter => text.into(),
             _ => format!("a {text}"),
         }
     }

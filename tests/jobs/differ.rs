@@ -22,7 +22,7 @@ const LAYOUTS: [(&str, usize, usize); 7] = [
 /// A case of the program, and what the one PE and another one are told to be in.
 type Case = (&'static str, &'static str, &'static str);
 
-const CASES: [Case; 29] = [
+const CASES: [Case; 32] = [
     (
         "alloc",
         "alloc of 4 bytes (1 u32)",
@@ -129,6 +129,21 @@ const CASES: [Case; 29] = [
         "all-gather",
         "all_gather of 8 bytes (1 u64)",
         "all_gather of 8 bytes (1 f64)",
+    ),
+    (
+        "gather-all-gather",
+        "gather of 8 bytes (1 u64) to PE 0",
+        "all_gather of 8 bytes (1 u64)",
+    ),
+    (
+        "slice",
+        "a reduction of 24 bytes (3 f64) by Sum",
+        "a reduction of 32 bytes (4 f64) by Sum",
+    ),
+    (
+        "scatter-broadcast",
+        "scatter of u8 from PE 0",
+        "a broadcast of u8 from PE 0",
     ),
     (
         "alloc-in-alltoallv",

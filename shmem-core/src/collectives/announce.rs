@@ -229,7 +229,16 @@ impl Announcement {
         let numbers_differ = same_call && facts.numbers != others.numbers;
         text += &match call {
             Some(Collective::Alloc) if numbers_differ => format!(" of {self}, aligned to {first}"),
-            Some(Collective::Broadcast) => format!(" of {self} from PE {first}"),
+            Some(Collective::Broadcast | Collective::Scatter) if facts.bytes == 0 => {
+                format!(" of {} from PE {first}", self.element)
+            }
+            Some(Collective::Broadcast | Collective::Scatter) => {
+                format!(" of {self} from PE {first}")
+            }
+            Some(Collective::Gather) if facts.bytes == 0 => {
+                format!(" of {} to PE {first}", self.element)
+            }
+            Some(Collective::Gather) => format!(" of {self} to PE {first}"),
             Some(Collective::Alltoall) if numbers_differ => format!(
                 " of blocks of {self}, in pieces of {first} bytes that are {second} bytes apart in dest and \
                  {third} in source"

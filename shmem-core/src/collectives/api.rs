@@ -41,10 +41,10 @@ fn check_blocks(block: usize, n: usize, name: &str, len: usize, stride: usize) {
 
 impl Team {
     #[track_caller]
-    pub(super) fn check_root(&self, root: usize) {
+    pub(crate) fn check_root(&self, what: &str, root: usize) {
         assert!(
             root < self.n_pes(),
-            "broadcast: there is no PE {root} in {self}, which has PEs 0 to {}",
+            "{what}: there is no PE {root} in {self}, which has PEs 0 to {}",
             self.n_pes() - 1
         );
     }
@@ -96,7 +96,7 @@ impl Team {
     #[track_caller]
     pub fn broadcast<T: Datum>(&self, dest: SymSlice<T>, source: SymSlice<T>, root: usize) {
         check_equal_len("broadcast", dest, source);
-        self.check_root(root);
+        self.check_root("broadcast", root);
         let (rt, _guard) = self.enter(Collective::Broadcast, |said| {
             said.elements::<T>(dest.len()).with([root]).dest(sym(dest))
         });

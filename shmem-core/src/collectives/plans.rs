@@ -48,7 +48,9 @@ pub fn partners(call: Collective, bytes: usize, places: Places, node: usize) -> 
         | Collective::Free
         | Collective::Destroy
         | Collective::AllGather
-        | Collective::AllGatherParts => Operation::Sync,
+        | Collective::AllGatherParts
+        | Collective::Gather
+        | Collective::Scatter => Operation::Sync,
     };
     let layout = Layout {
         members: places.nodes * places.per_node,

@@ -98,15 +98,17 @@ fn first_after(n: usize, ends: impl Fn(usize) -> usize, at: usize) -> usize {
 }
 
 impl Runtime {
-    /// Puts the parts of all members together in `out`, where that of member `i` ends at byte `ends(i)`.
+    /// Puts the parts of all members together, where that of member `i` ends at byte `ends(i)`, and gives this one the bytes
+    /// that it wants.
     ///
     /// # Safety
-    /// `mine` is readable for this member's part; `out` is writable for all.
+    /// `mine` is readable for this member's part; `out` is writable for what is wanted.
     unsafe fn gather_blocks(
         &self,
         team: &Team,
         mine: *const u8,
         ends: impl Fn(usize) -> usize,
+        wanted: Range<usize>,
         out: *mut u8,
     ) {
         let (mapping, n) = (team.mapping(), team.n_pes());
@@ -125,12 +127,13 @@ impl Runtime {
             self.meet(team, || {
                 for i in 0..mapping.n_here() {
                     let part = common(&range(&ends, self.rank_here(team, i)), &window);
+                    if part.is_empty() {
+                        continue;
+                    }
                     let from = self.neighbour(mapping.local(i), place);
                     // SAFETY: the member has put its part there; the box has room for the window. All have
                     // arrived, so nobody reads what was shown before.
-                    unsafe {
-                        access::copy(from, shown.add(part.start.max(start) - start), part.len())
-                    };
+                    unsafe { access::copy(from, shown.add(part.start - start), part.len()) };
                 }
                 if mapping.n_nodes() > 1 {
                     let first = first_after(n, &ends, start);
@@ -146,32 +149,73 @@ impl Runtime {
                     self.exchange_boxes(team, &items);
                 }
             });
-            // SAFETY: what is shown stays until this PE arrives again; writable by the caller.
-            unsafe { access::copy(shown, out.add(start), window.len()) };
+            let part = common(&wanted, &window);
+            if !part.is_empty() {
+                let (from, to) = (part.start - start, part.start - wanted.start);
+                // SAFETY: what is shown stays until this PE arrives again; writable by the caller.
+                unsafe { access::copy(shown.add(from), out.add(to), part.len()) };
+            }
         }
     }
 }
 
+/// Who gives and who gets elements in a collective.
+pub(crate) struct Gathering<E: Fn(usize) -> usize> {
+    /// Where the part of each member ends.
+    pub(crate) ends: E,
+    /// The elements that this member gets, of those of all.
+    pub(crate) wanted: Range<usize>,
+}
+
+impl<E: Fn(usize) -> usize> Gathering<E> {
+    /// This member gets the parts of all `n`.
+    fn whole(n: usize, ends: E) -> Self {
+        let wanted = 0..ends(n - 1);
+        Self { ends, wanted }
+    }
+}
+
 impl Team {
+    /// What this member gets of the parts of all.
+    ///
+    /// # Panics
+    /// If `part` is shorter than the part of this member.
+    #[track_caller]
+    pub(crate) fn gather_elements<T: Datum>(
+        &self,
+        call: Collective,
+        say: impl FnOnce(Announcement) -> Announcement,
+        part: &[T],
+        Gathering { ends, wanted }: Gathering<impl Fn(usize) -> usize>,
+    ) -> Vec<T> {
+        assert!(
+            range(&ends, self.my_pe()).len() <= part.len(),
+            "the part of this PE is shorter than it says"
+        );
+        let (rt, _guard) = self.enter(call, say);
+        let size = size_of::<T>();
+        let mut got = Vec::<T>::with_capacity(wanted.len());
+        // SAFETY: the part is long enough; the vector has room for what is wanted, which fills it; any bytes are values.
+        unsafe {
+            let (from, to) = (part.as_ptr().cast(), got.as_mut_ptr().cast());
+            let bytes = wanted.start * size..wanted.end * size;
+            rt.gather_blocks(self, from, |i| ends(i) * size, bytes, to);
+            got.set_len(wanted.len());
+        }
+        got
+    }
+
     /// The parts of all members, where that of member `i` ends at element `ends(i)`.
     #[track_caller]
-    fn gather<T: Datum>(
+    fn gather_all<T: Datum>(
         &self,
         call: Collective,
         say: impl FnOnce(Announcement) -> Announcement,
         part: &[T],
         ends: impl Fn(usize) -> usize,
     ) -> Vec<T> {
-        let (rt, _guard) = self.enter(call, say);
-        let (n, size) = (ends(self.n_pes() - 1), size_of::<T>());
-        let mut all = Vec::<T>::with_capacity(n);
-        // SAFETY: the vector has room for all parts, which fill it; any bytes are values.
-        unsafe {
-            let (from, to) = (part.as_ptr().cast(), all.as_mut_ptr().cast());
-            rt.gather_blocks(self, from, |i| ends(i) * size, to);
-            all.set_len(n);
-        }
-        all
+        let whole = Gathering::whole(self.n_pes(), ends);
+        self.gather_elements(call, say, part, whole)
     }
 
     /// What all members give, in order of their numbers.
@@ -199,7 +243,7 @@ impl Team {
     /// A value of each member, for a call that may have another name.
     #[track_caller]
     fn gather_one<T: Datum>(&self, call: Collective, value: T) -> Vec<T> {
-        self.gather(call, |said| said.elements::<T>(1), &[value], |i| i + 1)
+        self.gather_all(call, |said| said.elements::<T>(1), &[value], |i| i + 1)
     }
 
     /// What all members give, in order of their numbers; each may give another number of elements.
@@ -225,15 +269,28 @@ impl Team {
     pub fn all_gather_parts<T: Datum>(&self, part: &[T]) -> Parts<T> {
         let _recorded = self.composed(Routine::AllGatherParts);
         let call = Collective::AllGatherParts;
-        let mut ends = self.gather(call, |said| said.of::<T>(), &[part.len()], |i| i + 1);
+        let ends = self.ends_of_parts(call, |said| said.of::<T>(), part.len());
+        let end = ends[ends.len() - 1];
+        let say = |said: Announcement| said.of::<T>().with([end]);
+        let all = self.gather_all(call, say, part, |i| ends[i]);
+        Parts::new(all, ends)
+    }
+
+    /// Where the part of each member ends, if it has so many elements.
+    #[track_caller]
+    pub(crate) fn ends_of_parts(
+        &self,
+        call: Collective,
+        say: impl FnOnce(Announcement) -> Announcement,
+        len: usize,
+    ) -> Vec<usize> {
+        let mut ends = self.gather_all(call, say, &[len], |i| i + 1);
         let mut end = 0;
         for len in &mut ends {
             end += *len;
             *len = end;
         }
-        let say = |said: Announcement| said.of::<T>().with([end]);
-        let all = self.gather(call, say, part, |i| ends[i]);
-        Parts::new(all, ends)
+        ends
     }
 
     /// The value of member `root`; those of the others mean nothing.
@@ -257,10 +314,10 @@ impl Team {
     #[doc(alias("MPI_Bcast", "bcast"))]
     #[track_caller]
     pub fn broadcast_value<T: Datum>(&self, value: T, root: usize) -> T {
-        self.check_root(root);
+        self.check_root("broadcast", root);
         let only_root = |i| usize::from(i >= root);
         let say = |said: Announcement| said.elements::<T>(1).with([root]);
-        let got = self.gather(Collective::Broadcast, say, &[value], only_root);
+        let got = self.gather_all(Collective::Broadcast, say, &[value], only_root);
         got[0]
     }
 
@@ -289,15 +346,43 @@ impl Team {
     #[track_caller]
     pub fn reduce_value<T: Datum, O: ReduceOp<T>>(&self, value: T, op: O) -> T {
         if size_of::<T>() > VALUE_SIZE {
-            let all = self.gather_one(Collective::Reduce, value);
-            let made = all.into_iter().reduce(|a, b| op.combine(a, b));
-            return made.expect("a team has members");
+            return self.reduce_large(value, &op);
         }
         let combine = combine(op);
         self.in_place(Collective::Reduce, combine, value, |rt, place| {
             // SAFETY: the place holds a `T`, which the operation is for.
             unsafe { rt.team_reduce(self, place, place, 1, size_of::<T>(), combine) };
         })
+    }
+
+    /// Of a value that does not fit into its place each member gathers all.
+    #[track_caller]
+    pub(crate) fn reduce_large<T: Datum, O: ReduceOp<T>>(&self, value: T, op: &O) -> T {
+        let all = self.gather_one(Collective::Reduce, value);
+        let made = all.into_iter().reduce(|a, b| op.combine(a, b));
+        made.expect("a team has members")
+    }
+
+    /// Combines slices of equal length, element by element, as many elements at a time as [`VALUE_SIZE`] bytes hold. An
+    /// element fits there.
+    #[track_caller]
+    pub(crate) fn reduce_in_pieces<T: Datum, O: ReduceOp<T>>(&self, values: &mut [T], op: O) {
+        let (size, combine) = (size_of::<T>(), combine(op));
+        let (rt, _guard) = self.enter(Collective::Reduce, |said| {
+            said.combined(values.len(), size, combine)
+        });
+        let place = self.slot(VALUE);
+        for piece in values.chunks_mut(VALUE_SIZE / size.max(1)) {
+            let (at, bytes) = (piece.as_mut_ptr().cast(), size_of_val(piece));
+            // SAFETY: the place has room for the piece and is this member's own, whose elements the operation is for; any
+            // bytes are values.
+            unsafe {
+                access::copy(at, rt.own(place), bytes);
+                let place = SymAddr::new(place);
+                rt.team_reduce(self, place, place, piece.len(), size, combine);
+                access::copy(rt.own(place.offset()), at, bytes);
+            }
+        }
     }
 
     /// Puts a value of at most [`VALUE_SIZE`] bytes where `collective` finds it; gives what is there then.

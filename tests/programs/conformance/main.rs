@@ -20,6 +20,7 @@ mod order;
 mod progress;
 mod rma;
 mod signals;
+mod slices;
 mod strided;
 mod teams;
 mod threads;
@@ -51,6 +52,7 @@ fn main() -> Result<(), shmem::Error> {
         collectives::CHECKS,
         teams::CHECKS,
         values::CHECKS,
+        slices::CHECKS,
         churn::CHECKS,
         active_sets::CHECKS,
         memory::CHECKS,
