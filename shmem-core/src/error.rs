@@ -23,7 +23,7 @@ pub enum Error {
     /// The heap has no free range that is large enough.
     #[error(
         "{}the symmetric heap has no room for {asked} bytes: {used} of {size} bytes are in use and \
-         the largest free range has {largest_free}; set SHMEM_SYMMETRIC_SIZE to more",
+         the largest free range has {largest_free}; give more with `shmrun --heap SIZE` or SHMEM_SYMMETRIC_SIZE=SIZE",
         before(*called)
     )]
     HeapExhausted {

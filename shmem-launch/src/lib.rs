@@ -38,6 +38,7 @@
 //! | [`agent`] | the agent as a state machine | yes |
 //! | [`root`] | the launcher as a state machine; spawned jobs | yes |
 //! | `given_file` | reading files that users name | |
+//! | `misspelt` | variables that are named nearly like a setting | yes |
 //! | [`names`] | names of services that PEs publish | yes |
 //! | `job` | from what was typed to a checked job | half |
 //! | `ps` | asking the launchers of running jobs | |
@@ -64,6 +65,7 @@ mod given_file;
 pub mod hosts;
 pub mod limits;
 pub mod memory;
+mod misspelt;
 pub mod names;
 pub mod needed;
 pub mod plan;
@@ -173,6 +175,11 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         && let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages)
     {
         complain(&notice, 0);
+    }
+    if !cli.quiet && outer.is_none() {
+        for note in misspelt::notes(cli.variables().iter().map(String::as_str)) {
+            complain(&note, 0);
+        }
     }
     // SAFETY: one thread, as promised by the caller.
     unsafe { run(&cli, job, outer) }

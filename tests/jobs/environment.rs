@@ -28,10 +28,38 @@ fn a_heap_that_is_too_small_names_the_variable_on_all_pes() {
         "no room for 24000 bytes",
         "0 of 1024 bytes are in use",
         "largest free range has 1024",
-        "set SHMEM_SYMMETRIC_SIZE to more",
+        "give more with `shmrun --heap SIZE` or SHMEM_SYMMETRIC_SIZE=SIZE",
     ] {
         assert!(err.contains(part), "no {part:?} in: {err}");
     }
+}
+
+#[test]
+fn the_heap_has_an_option_and_misspelt_settings_are_reported() {
+    let job = |options: &str| shmrun(options, &["sh", "-c", "echo $SHMEM_SYMMETRIC_SIZE"]);
+    assert_eq!(job("-n 2 --heap 3m").succeed(), "3m\n3m\n");
+    let options = "-n 3 -l --heap 1000 -x SHMEM_SYMMETRIC_SIZE=1g";
+    let output = shmrun(options, &[LIVES, "1"]).run();
+    assert!(
+        output.stderr.contains("0 of 1024 bytes are in use"),
+        "{}",
+        output.stderr
+    );
+    let wrong = shmrun("-n 2 --heap 5x", &[HELLO]).run();
+    assert_eq!(wrong.status.code(), Some(2), "{}", wrong.stderr);
+
+    let misspelt = |quiet: &str| {
+        job(&format!("{quiet} -n 1"))
+            .env("SHMEM_SYMETRIC_SIZE", "1g")
+            .run()
+    };
+    let told = misspelt("").stderr;
+    assert!(told.contains("SHMEM_SYMETRIC_SIZE is no setting"), "{told}");
+    assert!(
+        told.contains("did you mean SHMEM_SYMMETRIC_SIZE?"),
+        "{told}"
+    );
+    assert_eq!(misspelt("-q").stderr, "");
 }
 
 #[test]

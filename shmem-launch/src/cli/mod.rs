@@ -245,6 +245,9 @@ pub struct Segment {
 /// What a program of a job has of its own: the options of [`Segment`].
 const OF_A_PROGRAM: [&str; 4] = ["pes", "chdir", "env", "command"];
 
+/// The setting that `--heap` stands for.
+pub(crate) const HEAP_SIZE: &str = "SHMEM_SYMMETRIC_SIZE";
+
 /// Headings of the help text.
 const WHERE: &str = "Number and place of PEs";
 const PROGRAM: &str = "The program and its surroundings";
@@ -308,6 +311,10 @@ pub struct Inherited {
         num_args = 0..=1, require_equals = true, default_missing_value = "on"
     )]
     pub pmix: Option<PmixChoice>,
+
+    /// Bytes of the symmetric heap of each PE, such as 1g [default: SHMEM_SYMMETRIC_SIZE]
+    #[arg(long, value_name = "SIZE", help_heading = PROGRAM)]
+    pub heap: Option<String>,
 
     /// Set a variable for the PEs of a program, or pass on that of shmrun; -env takes NAME VALUE, too
     #[arg(short = 'x', long, value_name = "NAME[=VALUE]", help_heading = PROGRAM)]
@@ -414,6 +421,18 @@ impl Cli {
         std::iter::once(first).chain(self.more.clone()).collect()
     }
 
+    /// Names of the variables that PEs may find: those of the environment, and those that were typed.
+    pub(crate) fn variables(&self) -> Vec<String> {
+        let programs = self.programs();
+        let typed = programs.iter().flat_map(|program| &program.env);
+        let typed = typed.chain(&self.inherited.genv).map(|item| {
+            let item = item.to_string_lossy();
+            item.split('=').next().unwrap_or_default().to_owned()
+        });
+        let own = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+        own.chain(typed).collect()
+    }
+
     /// The value that an option of its own gives a setting, or else `--env` or `--genv` a variable, with the option;
     /// the last one counts.
     pub(crate) fn given_by(&self, name: &str) -> Option<(&'static str, String)> {
@@ -421,10 +440,16 @@ impl Cli {
             genv,
             env,
             launcher,
+            heap,
             ..
         } = &self.inherited;
-        if let ("SHMEM_LAUNCHER", Some(typed)) = (name, launcher) {
-            return Some(("launcher", typed.clone()));
+        let by_option = match name {
+            "SHMEM_LAUNCHER" => launcher.as_ref().map(|typed| ("launcher", typed)),
+            HEAP_SIZE => heap.as_ref().map(|typed| ("heap", typed)),
+            _ => None,
+        };
+        if let Some((option, typed)) = by_option {
+            return Some((option, typed.clone()));
         }
         let genv = genv.iter().map(|item| ("genv", item));
         let env = env.iter().map(|item| ("env", item));

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use shmem_node::contract;
 
 use super::JobError;
-use crate::cli::{Export, Inherited};
+use crate::cli::{Export, HEAP_SIZE, Inherited};
 use crate::frame::EnvVar;
 
 /// Whether a variable is a setting, or named like one.
@@ -116,6 +116,9 @@ pub(super) fn environment(
     if !several {
         add_typed(&mut out, &options.env, &own)?;
     }
+    if let Some(heap) = &options.heap {
+        add_typed(&mut out, &[format!("{HEAP_SIZE}={heap}").into()], &own)?;
+    }
     Ok(out)
 }
 
@@ -166,6 +169,12 @@ mod tests {
                 .to_vec(),
             ..Inherited::default()
         };
+        let heap = Inherited {
+            heap: Some("1g".into()),
+            genv: vec!["SHMEM_SYMMETRIC_SIZE=2g".into()],
+            ..Inherited::default()
+        };
+        assert!(env(&heap, false).contains(&("SHMEM_SYMMETRIC_SIZE".into(), "1g".into())));
         let want = [
             ("A", "b=c"),
             ("HOME", "/h"),
