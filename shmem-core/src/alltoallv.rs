@@ -103,7 +103,7 @@ impl Team {
     /// order of their numbers. Gives the elements of `dest` that each member's part takes. `dest` may be longer
     /// than what comes. `work` is for the exchange of lengths: three words for each member.
     ///
-    /// [`alltoallv`](crate::alltoallv()) needs no symmetric memory of the program's.
+    /// [`alltoallv`](Self::alltoallv) needs no symmetric memory of the program's.
     ///
     /// **Collective** over the team; what this PE has started on the default context is complete on return.
     ///
@@ -115,7 +115,7 @@ impl Team {
     /// None; MPI has `MPI_Alltoallv`.
     #[doc(alias("MPI_Alltoallv"))]
     #[track_caller]
-    pub fn alltoallv<T: Datum>(
+    pub fn alltoallv_into<T: Datum>(
         &self,
         dest: SymSlice<T>,
         parts: &[impl AsRef<[T]>],
@@ -124,7 +124,7 @@ impl Team {
         self.check_parts(parts.len());
         assert!(
             work.len() >= WORDS * self.n_pes(),
-            "alltoallv: work has {} words, but needs {WORDS} for each of {} PEs",
+            "alltoallv_into: work has {} words, but needs {WORDS} for each of {} PEs",
             work.len(),
             self.n_pes()
         );
@@ -132,7 +132,7 @@ impl Team {
         let plan = self.plan(parts.iter().map(|part| part.as_ref().len()), work);
         assert!(
             plan.total() <= dest.len(),
-            "alltoallv: dest has {} elements, but {} come",
+            "alltoallv_into: dest has {} elements, but {} come",
             dest.len(),
             plan.total()
         );
@@ -141,27 +141,76 @@ impl Team {
         self.deliver(dest, parts, &plan);
         plan.incoming
     }
+
+    /// Sends `parts[i]` to member `i`, and gives what comes from all members, in order of their numbers.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), shmem::Error> {
+    /// # let world = shmem::init()?;
+    /// // Each number to the PE that is responsible for it.
+    /// let mut parts = vec![Vec::new(); world.n_pes()];
+    /// for number in 0..100u32 {
+    ///     parts[number as usize % world.n_pes()].push(number);
+    /// }
+    /// let inbox = world.alltoallv(&parts)?;
+    /// assert!(inbox.iter().all(|&number| number as usize % world.n_pes() == world.my_pe()));
+    /// assert!(inbox.parts().all(|from_one| from_one == parts[world.my_pe()]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Takes symmetric memory for its time: as much on every PE as the one needs that receives most, and three
+    /// words for each PE. [`alltoallv_into`](Self::alltoallv_into) takes an array of the program instead, and has fewer barriers.
+    /// A team without some of the PEs has no such memory: there each member in turn hands its parts out, which takes time in
+    /// proportion to the number of members and is meant for short parts.
+    ///
+    /// **Collective** over the team; where all PEs are in it, what this PE has started on the default context is complete on
+    /// return.
+    ///
+    /// # Errors
+    /// [`Error::HeapExhausted`], on all PEs alike.
+    ///
+    /// # Panics
+    /// If there is not a part for each member; and as [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// None; MPI has `MPI_Alltoallv`.
+    #[doc(alias("MPI_Alltoallv"))]
+    #[track_caller]
+    pub fn alltoallv<T: Datum>(&self, parts: &[impl AsRef<[T]>]) -> Result<Parts<T>, Error> {
+        self.check_parts(parts.len());
+        let _recorded = self.composed(Routine::Alltoallv);
+        if !self.is_world() {
+            return Ok(self.hand_out_in_turn(parts));
+        }
+        let work = lend::<SymSlice<u64>>(WORDS * self.n_pes())?;
+        let plan = self.plan(parts.iter().map(|part| part.as_ref().len()), work.arrays());
+        let most = self.max(plan.total());
+        let got = match lend::<SymSlice<T>>(most) {
+            Ok(inbox) => {
+                self.deliver(inbox.arrays(), parts, &plan);
+                let ends = plan.incoming.iter().map(|part| part.end).collect();
+                let got = Parts::new(inbox.arrays().at(..plan.total()).to_vec(), ends);
+                inbox.give_back().map(|()| got)
+            }
+            Err(e) => Err(e),
+        };
+        work.give_back()?;
+        got
+    }
+
+    #[track_caller]
+    fn hand_out_in_turn<T: Datum>(&self, parts: &[impl AsRef<[T]>]) -> Parts<T> {
+        let (mut all, mut ends) = (Vec::new(), Vec::new());
+        for root in 0..self.n_pes() {
+            all.extend(self.scatter_parts(parts, root));
+            ends.push(all.len());
+        }
+        Parts::new(all, ends)
+    }
 }
 
-/// Sends `parts[i]` to PE `i`, and gives what comes from all PEs, in order of their numbers.
-///
-/// ```
-/// # fn main() -> Result<(), shmem::Error> {
-/// # let world = shmem::init()?;
-/// // Each number to the PE that is responsible for it.
-/// let mut parts = vec![Vec::new(); world.n_pes()];
-/// for number in 0..100u32 {
-///     parts[number as usize % world.n_pes()].push(number);
-/// }
-/// let inbox = shmem::alltoallv(&parts)?;
-/// assert!(inbox.iter().all(|&number| number as usize % world.n_pes() == world.my_pe()));
-/// assert!(inbox.parts().all(|from_one| from_one == parts[world.my_pe()]));
-/// # Ok(())
-/// # }
-/// ```
-///
-/// Takes symmetric memory for its time: as much on every PE as the one needs that receives most, and three
-/// words for each PE. [`Team::alltoallv`] takes an array of the program instead, and has fewer barriers.
+/// [`Team::alltoallv`] of all PEs.
 ///
 /// **Collective**; what this PE has started on the default context is complete on return.
 ///
@@ -176,21 +225,5 @@ impl Team {
 #[doc(alias("MPI_Alltoallv"))]
 #[track_caller]
 pub fn alltoallv<T: Datum>(parts: &[impl AsRef<[T]>]) -> Result<Parts<T>, Error> {
-    let world = Team::world();
-    world.check_parts(parts.len());
-    let _recorded = world.composed(Routine::Alltoallv);
-    let work = lend::<SymSlice<u64>>(WORDS * world.n_pes())?;
-    let plan = world.plan(parts.iter().map(|part| part.as_ref().len()), work.arrays());
-    let most = world.max(plan.total());
-    let got = match lend::<SymSlice<T>>(most) {
-        Ok(inbox) => {
-            world.deliver(inbox.arrays(), parts, &plan);
-            let ends = plan.incoming.iter().map(|part| part.end).collect();
-            let got = Parts::new(inbox.arrays().at(..plan.total()).to_vec(), ends);
-            inbox.give_back().map(|()| got)
-        }
-        Err(e) => Err(e),
-    };
-    work.give_back()?;
-    got
+    Team::world().alltoallv(parts)
 }

@@ -109,6 +109,7 @@ routines! {
 /// OpenSHMEM 1.6, `shmem_signal_fetch`.
 #[inline]
 #[track_caller]
+#[must_use]
 pub fn signal_fetch(signal: SymSlice<u64>) -> u64 {
     // SAFETY: the handle lies aligned inside the own segment.
     unsafe { signal_word(signal.elem(0).as_ptr()) }

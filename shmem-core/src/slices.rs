@@ -113,6 +113,7 @@ impl Team {
     /// As `shmem_broadcast` of OpenSHMEM 1.6, without symmetric memory.
     #[doc(alias("MPI_Bcast", "bcast"))]
     #[track_caller]
+    #[must_use]
     pub fn broadcast_slice<T: Datum>(&self, values: &[T], root: usize) -> Vec<T> {
         self.check_root("broadcast", root);
         let _recorded = self.composed(Routine::Broadcast);
@@ -167,6 +168,7 @@ impl Team {
     /// None; MPI has `MPI_Gather`.
     #[doc(alias("MPI_Gather"))]
     #[track_caller]
+    #[must_use]
     pub fn gather<T: Datum>(&self, value: T, root: usize) -> Option<Vec<T>> {
         self.check_root("gather", root);
         let say = |said: Announcement| said.elements::<T>(1).with([root]);
@@ -194,6 +196,7 @@ impl Team {
     /// None; MPI has `MPI_Gatherv`.
     #[doc(alias("MPI_Gatherv"))]
     #[track_caller]
+    #[must_use]
     pub fn gather_parts<T: Datum>(&self, part: &[T], root: usize) -> Option<Parts<T>> {
         self.check_root("gather", root);
         let _recorded = self.composed(Routine::Gather);
@@ -239,6 +242,7 @@ impl Team {
     /// None; MPI has `MPI_Scatter`.
     #[doc(alias("MPI_Scatter"))]
     #[track_caller]
+    #[must_use]
     pub fn scatter<T: Datum>(&self, values: &[T], root: usize) -> T {
         self.check_scattered(root, values.len());
         let (me, n) = (self.my_pe(), self.n_pes());
@@ -267,6 +271,7 @@ impl Team {
     /// None; MPI has `MPI_Scatterv`.
     #[doc(alias("MPI_Scatterv"))]
     #[track_caller]
+    #[must_use]
     pub fn scatter_parts<T: Datum>(&self, parts: &[impl AsRef<[T]>], root: usize) -> Vec<T> {
         self.check_scattered(root, parts.len());
         let _recorded = self.composed(Routine::Scatter);

@@ -18,6 +18,7 @@ const _: () = assert!(VENDOR.len() < 256);
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_info_get_version`.
+#[must_use]
 pub fn info_version() -> (u32, u32) {
     SPEC_VERSION
 }
@@ -26,6 +27,7 @@ pub fn info_version() -> (u32, u32) {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_info_get_name`.
+#[must_use]
 pub fn info_name() -> &'static str {
     VENDOR
 }

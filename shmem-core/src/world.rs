@@ -38,8 +38,13 @@ use crate::unique_id::UniqueId;
 #[must_use = "without its World a program is done with the library"]
 pub struct World {
     /// Finalize belongs to the thread that called init.
-    not_send: PhantomData<*const ()>,
+    not_send: PhantomData<FinalizesOnItsOwnThread>,
 }
+
+/// Why a [`World`] is not shared among threads: the compiler names this type. Threads take [`Team::world`] instead, or the
+/// functions of the crate.
+#[derive(Debug)]
+struct FinalizesOnItsOwnThread(#[allow(dead_code)] *const ());
 
 /// Makes this process a PE of the job. Call it first of all.
 ///
@@ -234,6 +239,7 @@ impl Drop for World {
 #[doc(alias = "MPI_Comm_rank")]
 #[inline]
 #[track_caller]
+#[must_use]
 pub fn my_pe() -> usize {
     rt().me
 }
@@ -248,6 +254,7 @@ pub fn my_pe() -> usize {
 #[doc(alias = "MPI_Comm_size")]
 #[inline]
 #[track_caller]
+#[must_use]
 pub fn n_pes() -> usize {
     rt().n_pes
 }
@@ -257,6 +264,7 @@ pub fn n_pes() -> usize {
 /// # Panics
 /// Before [`init`], or if there is no such PE.
 #[track_caller]
+#[must_use]
 pub fn node_of(pe: usize) -> usize {
     let rt = rt();
     assert!(

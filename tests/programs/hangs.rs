@@ -95,7 +95,7 @@ fn hang(how: &str, culprit: usize) -> Result<(), shmem::Error> {
         "stopped" => {
             // It has stopped by then, or answers and stops later.
             std::thread::sleep(Duration::from_millis(500));
-            g(flags.elem(0), culprit);
+            let _ = g(flags.elem(0), culprit);
         }
         // It is not where the others of its team are.
         "team" => {

@@ -203,7 +203,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 work.at(2 * n..).fill(1 << 40);
             }
             barrier_all();
-            world.alltoallv(array, &vec![[1]; n], works[my_pe() % 2]);
+            world.alltoallv_into(array, &vec![[1]; n], works[my_pe() % 2]);
         }
         _ => {}
     }

@@ -76,8 +76,8 @@ fn main() -> Result<(), shmem::Error> {
         }
     }
     if how == "composed" {
-        world.all_gather(me);
-        world.all_gather_parts(&vec![me; me]);
+        let _ = world.all_gather(me);
+        let _ = world.all_gather_parts(&vec![me; me]);
         shmem::alltoallv(&vec![vec![me; 100]; n])?;
         // One at a time.
         let lock = shmem::Lock::new()?;

@@ -64,7 +64,7 @@ impl Field {
 
     fn get(&self, ctx: &Context<Private>) -> f64 {
         let begin = Instant::now();
-        ctx.g(self.edge, 1);
+        let _ = ctx.g(self.edge, 1);
         micros(begin)
     }
 

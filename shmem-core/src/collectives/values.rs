@@ -45,6 +45,7 @@ impl<T> Parts<T> {
     /// # Panics
     /// If there is no such member.
     #[track_caller]
+    #[must_use]
     pub fn part(&self, i: usize) -> &[T] {
         assert!(
             i < self.ends.len(),
@@ -55,11 +56,13 @@ impl<T> Parts<T> {
     }
 
     /// What each member has given.
+    #[must_use]
     pub fn parts(&self) -> impl DoubleEndedIterator<Item = &[T]> + ExactSizeIterator {
         (0..self.ends.len()).map(|i| self.part(i))
     }
 
     /// All elements.
+    #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.data
     }
@@ -236,6 +239,7 @@ impl Team {
     /// As `shmem_fcollect` of OpenSHMEM 1.6, without symmetric memory.
     #[doc(alias("MPI_Allgather", "allgather", "fcollect"))]
     #[track_caller]
+    #[must_use]
     pub fn all_gather<T: Datum>(&self, value: T) -> Vec<T> {
         self.gather_one(Collective::AllGather, value)
     }
@@ -266,6 +270,7 @@ impl Team {
     /// As `shmem_collect` of OpenSHMEM 1.6, without symmetric memory.
     #[doc(alias("MPI_Allgatherv", "allgatherv", "collect"))]
     #[track_caller]
+    #[must_use]
     pub fn all_gather_parts<T: Datum>(&self, part: &[T]) -> Parts<T> {
         let _recorded = self.composed(Routine::AllGatherParts);
         let call = Collective::AllGatherParts;
@@ -313,6 +318,7 @@ impl Team {
     /// As `shmem_broadcast` of OpenSHMEM 1.6, without symmetric memory.
     #[doc(alias("MPI_Bcast", "bcast"))]
     #[track_caller]
+    #[must_use]
     pub fn broadcast_value<T: Datum>(&self, value: T, root: usize) -> T {
         self.check_root("broadcast", root);
         let only_root = |i| usize::from(i >= root);
@@ -344,6 +350,7 @@ impl Team {
     /// As `shmem_sum_reduce` and its like of OpenSHMEM 1.6, without symmetric memory.
     #[doc(alias("MPI_Allreduce", "allreduce"))]
     #[track_caller]
+    #[must_use]
     pub fn reduce_value<T: Datum, O: ReduceOp<T>>(&self, value: T, op: O) -> T {
         if size_of::<T>() > VALUE_SIZE {
             return self.reduce_large(value, &op);
@@ -424,6 +431,7 @@ impl Team {
     /// As `shmem_sum_exscan` of OpenSHMEM 1.6, without symmetric memory.
     #[doc(alias("MPI_Exscan", "exscan"))]
     #[track_caller]
+    #[must_use]
     pub fn sum_before<T: Arithmetic>(&self, value: T) -> T {
         const {
             assert!(
@@ -491,7 +499,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "no part 1: 1 members")]
     fn there_are_as_many_parts_as_members() {
-        Parts::new(vec![1, 2, 3], vec![3]).part(1);
+        let _ = Parts::new(vec![1, 2, 3], vec![3]).part(1);
     }
 
     #[test]

@@ -157,6 +157,7 @@ impl Ctx {
 
     /// Whether this context has its connections to other nodes for itself.
     #[inline]
+    #[must_use]
     pub fn owns_connections(&self) -> bool {
         self.stream.branch().is_some()
     }
@@ -170,6 +171,7 @@ impl Ctx {
     /// The number in the job of PE `pe` of this context, if there is one.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn world_pe(&self, pe: usize) -> Option<usize> {
         let rt = self.rt();
         match &self.members {
@@ -180,6 +182,7 @@ impl Ctx {
 
     /// The PEs of this context: those of its team.
     #[track_caller]
+    #[must_use]
     pub fn members(&self) -> Members {
         let rt = self.rt();
         self.members.unwrap_or_else(|| Members::all(rt.n_pes))
@@ -188,6 +191,7 @@ impl Ctx {
     /// How many PEs this context reaches.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn n_pes(&self) -> usize {
         let rt = self.rt();
         self.members.as_ref().map_or(rt.n_pes, Members::len)

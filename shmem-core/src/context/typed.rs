@@ -123,12 +123,14 @@ impl<M: Mode> Context<M> {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_ctx_get_team`.
     #[track_caller]
+    #[must_use]
     pub fn members(&self) -> Members {
         self.ctx.members()
     }
 
     /// Whether it has its connections to other nodes for itself: no context has in a job on one node.
     #[inline]
+    #[must_use]
     pub fn owns_connections(&self) -> bool {
         self.ctx.owns_connections()
     }
@@ -136,6 +138,7 @@ impl<M: Mode> Context<M> {
     /// How many PEs it reaches: those of its team.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn n_pes(&self) -> usize {
         self.ctx.n_pes()
     }
@@ -169,6 +172,7 @@ impl<M: Mode> Clone for ContextBuilder<M> {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_ctx_create`.
+#[must_use]
 pub fn context() -> ContextBuilder {
     ContextBuilder {
         members: None,

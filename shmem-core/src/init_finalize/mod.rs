@@ -217,6 +217,7 @@ pub(crate) fn drop_world() {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_query_initialized`.
+#[must_use]
 pub fn initialized() -> bool {
     try_rt().is_some()
 }
@@ -225,6 +226,7 @@ pub fn initialized() -> bool {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_query_thread`.
+#[must_use]
 pub fn thread_level() -> Option<ThreadLevel> {
     try_rt().map(|rt| rt.threads.level())
 }

@@ -75,6 +75,7 @@ impl Lock {
     /// # Panics
     /// If `word` is empty.
     #[track_caller]
+    #[must_use]
     pub fn at(word: SymSlice<u64>) -> Self {
         Self { word: word.elem(0) }
     }

@@ -140,6 +140,7 @@ impl<T> sealed::Buffer for Old<T> {}
 impl<B: Buffer, M: Mode> Request<'_, B, M> {
     /// Whether the operation is complete, so that [`wait`](Self::wait) would not. Takes in what has come over the
     /// network.
+    #[must_use]
     pub fn is_done(&mut self) -> bool {
         if let Some(point) = &self.until
             && self

@@ -56,6 +56,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_get`.
+    #[must_use]
     pub fn get_vec<T: Datum>(&ctx, source: SymSlice<T>, pe: usize) -> Vec<T> {
         let mut out = Vec::<T>::with_capacity(source.len());
         let to = out.as_mut_ptr().cast();
@@ -95,6 +96,7 @@ routines! {
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_g`.
+    #[must_use]
     pub fn g<T: Datum>(&ctx, source: SymSlice<T>, pe: usize) -> T {
         let source = source.elem(0).addr();
         let mut value = MaybeUninit::<T>::uninit();

@@ -32,6 +32,7 @@ pub fn local(sym: SymAddr) -> *mut u8 {
 /// OpenSHMEM 1.6, `shmem_ptr`.
 #[inline]
 #[track_caller]
+#[must_use]
 pub fn ptr(sym: SymAddr, world_pe: usize) -> Option<*mut u8> {
     rt().reach(sym, world_pe)
 }
@@ -40,6 +41,7 @@ pub fn ptr(sym: SymAddr, world_pe: usize) -> Option<*mut u8> {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_pe_accessible`.
+#[must_use]
 pub fn pe_accessible(pe: usize) -> bool {
     try_rt().is_some_and(|rt| pe < rt.n_pes)
 }

@@ -86,18 +86,21 @@ impl<T: Datum> SymSlice<T> {
 
     /// The symmetric address of the first element.
     #[inline]
+    #[must_use]
     pub const fn addr(&self) -> SymAddr {
         SymAddr::new(self.offset)
     }
 
     /// Number of elements.
     #[inline]
+    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are no elements.
     #[inline]
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -120,6 +123,7 @@ impl<T: Datum> SymSlice<T> {
     /// If the range reaches past the end.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn at(&self, range: impl RangeBounds<usize>) -> Self {
         let start = match range.start_bound() {
             Bound::Included(&n) => n,
@@ -146,6 +150,7 @@ impl<T: Datum> SymSlice<T> {
     /// If `i` is out of range.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn elem(&self, i: usize) -> Self {
         if i >= self.len {
             self.no_such_element(i);
@@ -183,12 +188,14 @@ impl<T: Datum> SymSlice<T> {
 
     /// The first element, as a symmetric array of one; `None` if there is none.
     #[inline]
+    #[must_use]
     pub fn first(&self) -> Option<Self> {
         (self.len > 0).then(|| self.elem(0))
     }
 
     /// The last element, as a symmetric array of one; `None` if there is none.
     #[inline]
+    #[must_use]
     pub fn last(&self) -> Option<Self> {
         (self.len > 0).then(|| self.elem(self.len - 1))
     }
@@ -199,6 +206,7 @@ impl<T: Datum> SymSlice<T> {
     /// If `mid` is past the end.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn split_at(&self, mid: usize) -> (Self, Self) {
         (self.at(..mid), self.at(mid..))
     }
@@ -208,6 +216,7 @@ impl<T: Datum> SymSlice<T> {
     /// # Panics
     /// If `n` is 0.
     #[track_caller]
+    #[must_use]
     pub fn chunks(&self, n: usize) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
         assert!(n > 0, "chunks of 0 elements");
         let array = *self;
@@ -217,6 +226,7 @@ impl<T: Datum> SymSlice<T> {
 
     /// This PE's elements, each read when it is asked for ([`read`](Self::read)).
     #[track_caller]
+    #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = T> + ExactSizeIterator {
         // A closure has no caller that could be told.
         let _initialised = rt();
@@ -232,6 +242,7 @@ impl<T: Datum> SymSlice<T> {
     /// OpenSHMEM 1.6, `shmem_ptr`.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn ptr(&self, pe: usize) -> Option<*mut T> {
         rt().reach(SymAddr::new(self.offset), pe)
             .map(|at| at.cast())
@@ -240,6 +251,7 @@ impl<T: Datum> SymSlice<T> {
     /// Address of this PE's own copy.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn as_ptr(&self) -> *mut T {
         rt().own(self.offset).cast()
     }
@@ -251,6 +263,7 @@ impl<T: Datum> SymSlice<T> {
     /// If `i` is out of range.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn read(&self, i: usize) -> T {
         let one = self.elem(i);
         let mut value = std::mem::MaybeUninit::<T>::uninit();
@@ -317,6 +330,7 @@ impl<T: Datum> SymSlice<T> {
 
     /// Copies this PE's elements into a vector.
     #[track_caller]
+    #[must_use]
     pub fn to_vec(&self) -> Vec<T> {
         let mut out = Vec::<T>::with_capacity(self.len);
         // SAFETY: the vector has room for the array, and the copy fills it with values.

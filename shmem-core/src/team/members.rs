@@ -135,17 +135,20 @@ impl Members {
 
     /// Number of members.
     #[inline]
+    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are none, which is true of no team.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The PE, as numbered in the world team, that has this rank; `None` if there is no such rank.
     #[inline]
+    #[must_use]
     pub fn world_pe(&self, rank: usize) -> Option<usize> {
         if rank >= self.len {
             return None;
@@ -175,6 +178,7 @@ impl Members {
     }
 
     /// All members, by rank.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         (0..self.len).map(|rank| self.world_pe(rank).expect("ranks below the length exist"))
     }

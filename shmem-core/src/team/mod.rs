@@ -202,6 +202,7 @@ impl Team {
     /// # Spec
     /// OpenSHMEM 1.6, `SHMEM_TEAM_WORLD`.
     #[track_caller]
+    #[must_use]
     pub fn world() -> &'static Team {
         &teams().world
     }
@@ -214,12 +215,14 @@ impl Team {
     /// # Spec
     /// OpenSHMEM 1.6, `SHMEM_TEAM_SHARED`.
     #[track_caller]
+    #[must_use]
     pub fn shared() -> &'static Team {
         &teams().shared
     }
 
     /// Who is in the team.
     #[inline]
+    #[must_use]
     pub fn members(&self) -> &Members {
         &self.members
     }
@@ -229,6 +232,7 @@ impl Team {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_team_my_pe`.
     #[inline]
+    #[must_use]
     pub fn my_pe(&self) -> usize {
         self.my_pe
     }
@@ -238,6 +242,7 @@ impl Team {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_team_n_pes`.
     #[inline]
+    #[must_use]
     pub fn n_pes(&self) -> usize {
         self.members.len()
     }
@@ -248,6 +253,7 @@ impl Team {
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_team_translate_pe`.
     #[inline]
+    #[must_use]
     pub fn translate(&self, pe: usize, to: &Team) -> Option<usize> {
         to.members.rank_of(self.members.world_pe(pe)?)
     }
@@ -258,6 +264,7 @@ impl Team {
     /// If there is no such PE.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn world_pe(&self, pe: usize) -> usize {
         match self.members.world_pe(pe) {
             Some(pe) => pe,
@@ -272,11 +279,13 @@ impl Team {
     /// OpenSHMEM 1.6, `shmem_team_ptr`.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn ptr<T: Datum>(&self, array: SymSlice<T>, pe: usize) -> Option<*mut T> {
         array.ptr(self.members.world_pe(pe)?)
     }
 
     /// Whether this is a team that [`destroy`](Self::destroy) is not for: the world or the shared one.
+    #[must_use]
     pub fn is_predefined(&self) -> bool {
         self.name != Name::Split
     }

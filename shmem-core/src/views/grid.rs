@@ -58,6 +58,7 @@ impl<T: Datum> SymSlice<T> {
     /// # Panics
     /// If the array has not as many elements.
     #[track_caller]
+    #[must_use]
     pub fn grid(&self, rows: usize, cols: usize) -> SymGrid<T> {
         assert!(
             rows.checked_mul(cols) == Some(self.len()),
@@ -96,12 +97,14 @@ fn extent(what: &str, range: &impl RangeBounds<usize>, n: usize) -> (usize, usiz
 impl<T: Datum> SymGrid<T> {
     /// Number of rows.
     #[inline]
+    #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Number of columns.
     #[inline]
+    #[must_use]
     pub fn cols(&self) -> usize {
         self.cols
     }
@@ -112,6 +115,7 @@ impl<T: Datum> SymGrid<T> {
     /// If `i` is out of range.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn row(&self, i: usize) -> SymSlice<T> {
         assert!(
             i < self.rows,
@@ -127,6 +131,7 @@ impl<T: Datum> SymGrid<T> {
     /// # Panics
     /// If a range reaches past the end.
     #[track_caller]
+    #[must_use]
     pub fn at(&self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Self {
         let (row, rows) = extent("rows", &rows, self.rows);
         let (col, cols) = extent("columns", &cols, self.cols);
@@ -151,6 +156,7 @@ impl<T: Datum> SymGrid<T> {
     /// If there is none.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn read(&self, i: usize, j: usize) -> T {
         self.row(i).read(j)
     }
@@ -298,6 +304,7 @@ impl<T: Datum> SymGrid<T> {
     /// # Panics
     /// If there is no such PE.
     #[track_caller]
+    #[must_use]
     pub fn get_vec(&self, pe: usize) -> Vec<T> {
         let mut out = Vec::<T>::with_capacity(self.len());
         let (ctx, blocks) = (Ctx::default_ctx(), self.blocks(self.cols, self.stride));

@@ -64,6 +64,7 @@ impl<T: Datum> SymSlice<T> {
     /// If `i` is out of range.
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn value(&self, i: usize) -> Sym<T> {
         Sym(self.elem(i))
     }
@@ -72,6 +73,7 @@ impl<T: Datum> SymSlice<T> {
 impl<T: Datum> Sym<T> {
     /// The array of this one element.
     #[inline]
+    #[must_use]
     pub fn slice(self) -> SymSlice<T> {
         self.0
     }
@@ -79,6 +81,7 @@ impl<T: Datum> Sym<T> {
     /// This PE's value ([`SymSlice::read`]).
     #[inline]
     #[track_caller]
+    #[must_use]
     pub fn read(self) -> T {
         self.0.read(0)
     }

@@ -170,7 +170,13 @@ fn values_on_teams() {
     for team in [&evens, &odds].into_iter().flatten() {
         let parts: Vec<_> = (0..team.n_pes()).map(|to| vec![me; to + 1]).collect();
         for _ in 0..3 {
-            let ranges = team.alltoallv(dest, &parts, work);
+            let inbox = team.alltoallv(&parts).unwrap();
+            assert!(
+                inbox
+                    .parts()
+                    .eq((0..team.n_pes()).map(|from| vec![team.world_pe(from); team.my_pe() + 1]))
+            );
+            let ranges = team.alltoallv_into(dest, &parts, work);
             for (from, range) in ranges.iter().enumerate() {
                 assert_eq!(
                     dest.at(range.clone()),
