@@ -29,11 +29,12 @@ datum!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
 // SAFETY: elements follow each other without padding, and each is a `Datum`.
 unsafe impl<T: Datum, const N: usize> Datum for [T; N] {}
 
-/// A number that reductions and scans can add and multiply.
+/// A number that reductions and scans can add and multiply. A struct of numbers is one by
+/// [the macro of the same name](derive@crate::Arithmetic).
 #[diagnostic::on_unimplemented(
     message = "a reduction cannot add or multiply values of type `{Self}`",
     label = "not `Arithmetic`",
-    note = "it can those of numbers, `Complex`, arrays of them, and types of yours that implement `shmem::Arithmetic`",
+    note = "it can those of numbers, `Complex`, arrays of them, and structs with `#[derive(shmem::Arithmetic)]`",
     note = "for a slice or a `Vec`: `sum_slice(&mut values)`, `prod_slice`, `reduce_slice`"
 )]
 pub trait Arithmetic: Datum {

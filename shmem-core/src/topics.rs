@@ -43,7 +43,7 @@ pub mod memory {
     pub use crate::symmetric::array::SymSlice;
     pub use crate::views::grid::SymGrid;
     pub use crate::views::scalar::{Sym, alloc_value};
-    pub use shmem_macros::Datum;
+    pub use shmem_macros::{Arithmetic, Datum};
 }
 
 /// Copies from and to any PE's memory.

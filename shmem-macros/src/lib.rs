@@ -6,6 +6,7 @@
 //!
 //! What the macros do is described in a file each, `*.md`: shmem-test tests the programs in them.
 
+mod arithmetic;
 mod datum;
 mod function;
 mod library;
@@ -18,6 +19,15 @@ use proc_macro::TokenStream;
 pub fn derive_datum(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
     datum::derive(&input)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+#[doc = include_str!("arithmetic.md")]
+#[proc_macro_derive(Arithmetic, attributes(shmem))]
+pub fn derive_arithmetic(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    arithmetic::derive(&input)
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

@@ -414,6 +414,58 @@ impl Team {
         }
     }
 
+    /// The largest of the values of all members, and the lowest number of a member that gives it. A NaN loses against a
+    /// number.
+    ///
+    /// ```
+    /// # let world = shmem::init().unwrap();
+    /// let (height, pe) = world.max_loc(world.my_pe() as f64 / 2.0);
+    /// assert_eq!((height, pe), ((world.n_pes() - 1) as f64 / 2.0, world.n_pes() - 1));
+    /// ```
+    ///
+    /// **Collective** over the team: two reductions.
+    ///
+    /// # Panics
+    /// As [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// None; MPI has `MPI_MAXLOC`.
+    #[doc(alias("MPI_MAXLOC"))]
+    #[must_use]
+    #[track_caller]
+    pub fn max_loc<T: Number>(&self, value: T) -> (T, usize) {
+        let found = self.max(value);
+        (found, self.first_with(value, found))
+    }
+
+    /// The smallest of the values of all members, and the lowest number of a member that gives it. A NaN loses against a
+    /// number.
+    ///
+    /// **Collective** over the team: two reductions.
+    ///
+    /// # Panics
+    /// As [`sync`](Self::sync).
+    ///
+    /// # Spec
+    /// None; MPI has `MPI_MINLOC`.
+    #[doc(alias("MPI_MINLOC"))]
+    #[must_use]
+    #[track_caller]
+    pub fn min_loc<T: Number>(&self, value: T) -> (T, usize) {
+        let found = self.min(value);
+        (found, self.first_with(value, found))
+    }
+
+    /// The first member whose value is the one that was found. If that is a NaN, all values are.
+    #[track_caller]
+    fn first_with<T: Number>(&self, value: T, found: T) -> usize {
+        let is_nan = |value: T| value.partial_cmp(&value).is_none();
+        match value == found || is_nan(found) {
+            true => self.min(self.my_pe()),
+            false => self.min(usize::MAX),
+        }
+    }
+
     /// The sum of the values of the members before this one; member 0 gets zero. Where a member's part of a
     /// common array begins, for instance, is this of the parts' lengths.
     ///

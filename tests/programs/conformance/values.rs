@@ -33,6 +33,15 @@ fn sums_of_values() {
     assert_eq!((world.min(me as i8), world.max(me)), (0, n - 1));
     assert_eq!(world.sum_before(3), 3 * me);
     assert_eq!(world.sum([0u8; 0]), []);
+    let height = |pe: usize| (pe * 7) % 5;
+    let highest = (0..n).max_by_key(|&pe| (height(pe), n - pe)).unwrap();
+    assert_eq!(
+        world.max_loc(height(me) as f32),
+        (height(highest) as f32, highest)
+    );
+    assert_eq!(world.min_loc(height(me) as i64), (0, 0));
+    let (nan, first) = world.max_loc(f64::NAN);
+    assert!(nan.is_nan() && first == 0);
     let bits = world.reduce_value(1u128 << (me % 128), |a: u128, b: u128| a | b);
     assert_eq!(bits.count_ones() as usize, n.min(128));
     // The first of those that have most.
