@@ -32,7 +32,8 @@
 //!   [`nbi_local`] for many at a time, [`start`] for one that is waited for by itself.
 //! * [`atomic`]: [`atomic_fetch_add`] and its like, on any PE's words.
 //! * [`ordering`]: [`fence`], [`quiet`].
-//! * [`waiting`]: [`wait_until`] and its like; [`put_signal`], data that tells when it has come; [`Lock`].
+//! * [`waiting`]: [`wait_until`] and its like; [`put_signal`], data that tells when it has come; [`Lock`] and
+//!   [`Mutex`].
 //! * [`contexts`]: [`Context`], a stream of operations that are completed by themselves.
 //! * [`teams`]: [`Team`], a set of PEs with numbers and collectives of its own.
 //! * [`collective`]: [`barrier_all`]; of values, as methods of teams: [`Team::sum`], [`Team::broadcast_value`],

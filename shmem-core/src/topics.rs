@@ -74,6 +74,7 @@ pub mod waiting {
     pub use crate::lock::{Lock, LockGuard};
     pub use crate::rma::signalled::put_signal;
     pub use crate::signal::{SignalOp, signal_add, signal_fetch, signal_set};
+    pub use crate::views::mutex::{Mutex, MutexGuard};
     pub use crate::wait::typed::{
         Expected, signal_wait_until, test, test_all, test_any, test_some, wait_until,
         wait_until_all, wait_until_any, wait_until_some,

@@ -143,13 +143,18 @@ pub struct LockGuard {
 impl LockGuard {
     /// Lets go. The same as dropping.
     pub fn unlock(self) {}
+
+    /// Whether the lock was taken since the last init, and the PE has not finalized. After another init the word is part of
+    /// something else.
+    pub(crate) fn is_of_this_life(&self) -> bool {
+        try_rt().is_some_and(|rt| rt.life() == self.life)
+    }
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        // After another init the word is part of something else.
         if let Some(rt) = try_rt()
-            && rt.life() == self.life
+            && self.is_of_this_life()
         {
             // It is held, unless something else has written the word. A panic here could only hide
             // that the program goes on to fail.

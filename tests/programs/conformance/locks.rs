@@ -3,14 +3,15 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use shmem::{
-    Cmp, Lock, alloc, atomic_fetch, atomic_set, barrier_all, free, g, get, my_pe, n_pes, p, put,
-    quiet, wait_until,
+    Cmp, Lock, Mutex, alloc, atomic_fetch, atomic_set, barrier_all, free, g, get, my_pe, n_pes, p,
+    put, quiet, wait_until,
 };
 
 use crate::check::{Check, noise};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("locks_exclude", locks_exclude),
+    ("mutexes_exclude", mutexes_exclude),
     ("locks_are_complete", locks_are_complete),
     (
         "locks_are_first_come_first_served",
@@ -24,6 +25,34 @@ pub(crate) const CHECKS: &[Check] = &[
         locks_are_dropped_by_other_threads,
     ),
 ];
+
+/// What one PE has put back, the next one gets.
+fn mutexes_exclude() {
+    const ROUNDS: usize = 20;
+    let (me, n) = (my_pe(), n_pes());
+    // Every PE gives a value, and that of PE 0 counts.
+    let mutex = Mutex::new([100 * me, me, 0]).unwrap();
+    for round in 0..ROUNDS {
+        let mut held = match round % 4 {
+            0 => std::iter::repeat_with(|| mutex.try_lock())
+                .flatten()
+                .next()
+                .unwrap(),
+            _ => mutex.lock(),
+        };
+        let [sum, last, _] = *held;
+        assert!(last < n && sum >= round - round / 5, "{held:?}");
+        if round % 5 != 4 {
+            *held = [sum + 1, me, held[2] + me];
+        }
+    }
+    barrier_all();
+    let each = ROUNDS - ROUNDS / 5;
+    let [sum, _, pes] = *mutex.lock();
+    assert_eq!((sum, pes), (each * n, each * n * (n - 1) / 2));
+    barrier_all();
+    mutex.free().unwrap();
+}
 
 /// Reading and writing in two steps is an increment only if nobody comes between.
 fn locks_exclude() {
