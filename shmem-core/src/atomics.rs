@@ -14,7 +14,7 @@ use crate::datum::{Atomic, AtomicInt};
 use crate::heap::address::SymAddr;
 use crate::recording::RecordedCall;
 use crate::runtime::Runtime;
-use crate::symmetric::array::SymSlice;
+use crate::symmetric::element::Element;
 
 impl Ctx {
     /// Executes `op` on an aligned word of `pe`; gives the old value.
@@ -195,41 +195,41 @@ macro_rules! fetching {
         /// Gives the old value.
         ///
         /// # Panics
-        /// If the array is empty, or there is no such PE.
+        /// If `dest` is an array of another number of elements than one, or there is no such PE.
         ///
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
-        pub fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)* pe: usize) -> T {
-            T::from_bits(ctx.atomic(dest.elem(0).addr(), width::<T>(), $op, pe))
+        pub fn $name<T: $bound>(&ctx, dest: impl Element<T>, $($arg: T,)* pe: usize) -> T {
+            T::from_bits(ctx.atomic(dest.one().addr(), width::<T>(), $op, pe))
         }
     )* } };
 }
 
 fetching! {
-    /// Reads the first element of `dest` on `pe`, atomically.
+    /// Reads `dest` on `pe`, atomically.
     atomic_fetch, "shmem_atomic_fetch"; Atomic() => AtomicOp::Fetch;
-    /// Replaces the first element of `dest` on `pe`, atomically.
+    /// Replaces `dest` on `pe`, atomically.
     atomic_swap, "shmem_atomic_swap"; Atomic(value) => AtomicOp::Swap(value.to_bits());
-    /// Replaces the first element of `dest` on `pe` by `value` if it equals `cond`, atomically. The old
+    /// Replaces `dest` on `pe` by `value` if it equals `cond`, atomically. The old
     /// value equals `cond` exactly if it was replaced. [`atomic_compare_exchange`] says which.
     atomic_compare_swap, "shmem_atomic_compare_swap"; AtomicInt(cond, value) => AtomicOp::CompareSwap {
         compare: cond.to_bits(),
         new: value.to_bits(),
     };
-    /// Adds 1 to the first element of `dest` on `pe`, atomically. Integers wrap.
+    /// Adds 1 to `dest` on `pe`, atomically. Integers wrap.
     atomic_fetch_inc, "shmem_atomic_fetch_inc"; AtomicInt() => AtomicOp::Add(1);
-    /// Adds to the first element of `dest` on `pe`, atomically. Integers wrap.
+    /// Adds to `dest` on `pe`, atomically. Integers wrap.
     atomic_fetch_add, "shmem_atomic_fetch_add"; AtomicInt(value) => AtomicOp::Add(value.to_bits());
-    /// Combines the first element of `dest` on `pe` with `value` by bitwise and, atomically.
+    /// Combines `dest` on `pe` with `value` by bitwise and, atomically.
     atomic_fetch_and, "shmem_atomic_fetch_and"; AtomicInt(value) => AtomicOp::And(value.to_bits());
-    /// Combines the first element of `dest` on `pe` with `value` by bitwise or, atomically.
+    /// Combines `dest` on `pe` with `value` by bitwise or, atomically.
     atomic_fetch_or, "shmem_atomic_fetch_or"; AtomicInt(value) => AtomicOp::Or(value.to_bits());
-    /// Combines the first element of `dest` on `pe` with `value` by exclusive or, atomically.
+    /// Combines `dest` on `pe` with `value` by exclusive or, atomically.
     atomic_fetch_xor, "shmem_atomic_fetch_xor"; AtomicInt(value) => AtomicOp::Xor(value.to_bits());
 }
 
 routines! {
-    /// Replaces the first element of `dest` on `pe` by `new` if it equals `current`, atomically. `Ok` has the
+    /// Replaces `dest` on `pe` by `new` if it equals `current`, atomically. `Ok` has the
     /// old value where it was replaced, `Err` where it was another one: as of the standard library's atomics.
     ///
     /// ```
@@ -243,16 +243,16 @@ routines! {
     /// ```
     ///
     /// # Panics
-    /// If the array is empty, or there is no such PE.
+    /// If `dest` is an array of another number of elements than one, or there is no such PE.
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_atomic_compare_swap`.
     pub fn atomic_compare_exchange<T: AtomicInt>(
-        &ctx, dest: SymSlice<T>, current: T, new: T, pe: usize,
+        &ctx, dest: impl Element<T>, current: T, new: T, pe: usize,
     ) -> Result<T, T> {
         let (compare, new) = (current.to_bits(), new.to_bits());
         let op = AtomicOp::CompareSwap { compare, new };
-        let old = T::from_bits(ctx.atomic(dest.elem(0).addr(), width::<T>(), op, pe));
+        let old = T::from_bits(ctx.atomic(dest.one().addr(), width::<T>(), op, pe));
         if old.to_bits() == compare { Ok(old) } else { Err(old) }
     }
 }
@@ -267,27 +267,27 @@ macro_rules! plain {
         /// Delivered at the latest by quiet.
         ///
         /// # Panics
-        /// If the array is empty, or there is no such PE.
+        /// If `dest` is an array of another number of elements than one, or there is no such PE.
         ///
         /// # Spec
         #[doc = concat!("OpenSHMEM 1.6, `", $spec, "`.")]
-        pub fn $name<T: $bound>(&ctx, dest: SymSlice<T>, $($arg: T,)? pe: usize) {
-            ctx.atomic_plain(dest.elem(0).addr(), width::<T>(), $op, pe);
+        pub fn $name<T: $bound>(&ctx, dest: impl Element<T>, $($arg: T,)? pe: usize) {
+            ctx.atomic_plain(dest.one().addr(), width::<T>(), $op, pe);
         }
     )* } };
 }
 
 plain! {
-    /// Sets the first element of `dest` on `pe`, atomically.
+    /// Sets `dest` on `pe`, atomically.
     atomic_set, "shmem_atomic_set"; Atomic(value) => AtomicOp::Swap(value.to_bits());
-    /// Adds 1 to the first element of `dest` on `pe`, atomically. Integers wrap.
+    /// Adds 1 to `dest` on `pe`, atomically. Integers wrap.
     atomic_inc, "shmem_atomic_inc"; AtomicInt() => AtomicOp::Add(1);
-    /// Adds to the first element of `dest` on `pe`, atomically. Integers wrap.
+    /// Adds to `dest` on `pe`, atomically. Integers wrap.
     atomic_add, "shmem_atomic_add"; AtomicInt(value) => AtomicOp::Add(value.to_bits());
-    /// Combines the first element of `dest` on `pe` with `value` by bitwise and, atomically.
+    /// Combines `dest` on `pe` with `value` by bitwise and, atomically.
     atomic_and, "shmem_atomic_and"; AtomicInt(value) => AtomicOp::And(value.to_bits());
-    /// Combines the first element of `dest` on `pe` with `value` by bitwise or, atomically.
+    /// Combines `dest` on `pe` with `value` by bitwise or, atomically.
     atomic_or, "shmem_atomic_or"; AtomicInt(value) => AtomicOp::Or(value.to_bits());
-    /// Combines the first element of `dest` on `pe` with `value` by exclusive or, atomically.
+    /// Combines `dest` on `pe` with `value` by exclusive or, atomically.
     atomic_xor, "shmem_atomic_xor"; AtomicInt(value) => AtomicOp::Xor(value.to_bits());
 }

@@ -4,7 +4,7 @@ use crate::atomics::{AtomicOp, Width};
 use crate::context::{Ctx, routines};
 use crate::heap::access;
 use crate::heap::address::SymAddr;
-use crate::symmetric::array::SymSlice;
+use crate::symmetric::element::Element;
 
 /// What a signal does to its word.
 ///
@@ -76,41 +76,41 @@ pub unsafe fn signal_word(at: *const u64) -> u64 {
 }
 
 routines! {
-    /// Adds to the first element of `signal` on `pe`, atomically. Delivered at the latest by quiet.
+    /// Adds to `signal` on `pe`, atomically. Delivered at the latest by quiet.
     ///
     /// # Panics
-    /// If `signal` is empty, or there is no such PE.
+    /// If `signal` is an array of another number of elements than one, or there is no such PE.
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_signal_add`.
-    pub fn signal_add(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
-        ctx.atomic_plain(signal.elem(0).addr(), Width::W8, AtomicOp::Add(value), pe);
+    pub fn signal_add(&ctx, signal: impl Element<u64>, value: u64, pe: usize) {
+        ctx.atomic_plain(signal.one().addr(), Width::W8, AtomicOp::Add(value), pe);
     }
 
-    /// Sets the first element of `signal` on `pe`, atomically. Delivered at the latest by quiet.
+    /// Sets `signal` on `pe`, atomically. Delivered at the latest by quiet.
     ///
     /// # Panics
-    /// If `signal` is empty, or there is no such PE.
+    /// If `signal` is an array of another number of elements than one, or there is no such PE.
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_signal_set`.
-    pub fn signal_set(&ctx, signal: SymSlice<u64>, value: u64, pe: usize) {
-        ctx.atomic_plain(signal.elem(0).addr(), Width::W8, AtomicOp::Swap(value), pe);
+    pub fn signal_set(&ctx, signal: impl Element<u64>, value: u64, pe: usize) {
+        ctx.atomic_plain(signal.one().addr(), Width::W8, AtomicOp::Swap(value), pe);
     }
 }
 
-/// Reads this PE's first element of `signal`, atomically; what was put before the signal that is seen
+/// Reads `signal` of this PE, atomically; what was put before the signal that is seen
 /// may be read after it.
 ///
 /// # Panics
-/// If `signal` is empty.
+/// If `signal` is an array of another number of elements than one.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_signal_fetch`.
 #[inline]
 #[track_caller]
 #[must_use]
-pub fn signal_fetch(signal: SymSlice<u64>) -> u64 {
+pub fn signal_fetch(signal: impl Element<u64>) -> u64 {
     // SAFETY: the handle lies aligned inside the own segment.
-    unsafe { signal_word(signal.elem(0).as_ptr()) }
+    unsafe { signal_word(signal.one().as_ptr()) }
 }

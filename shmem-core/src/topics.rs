@@ -41,6 +41,7 @@ pub mod memory {
     pub use crate::datum::{Arithmetic, Atomic, AtomicInt, Bits, Complex, Datum, Number};
     pub use crate::symmetric::address::pe_accessible;
     pub use crate::symmetric::array::SymSlice;
+    pub use crate::symmetric::element::Element;
     pub use crate::views::grid::SymGrid;
     pub use crate::views::scalar::{Sym, alloc_value};
     pub use shmem_macros::{Arithmetic, Datum};

@@ -261,7 +261,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             }
             "two-fabrics" | "two-ways-of-atomics" => shmem::p(array, 1, shmem::n_pes() - 1),
             "wait-for-ever" => {
-                wait_until(array, Cmp::Eq, 1);
+                wait_until(array.elem(0), Cmp::Eq, 1);
             }
             other => panic!("there is no mishap {other}"),
         }
@@ -276,7 +276,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
         exit(14);
     }
     if mishap == "early-error" {
-        wait_until(array, Cmp::Eq, 1);
+        wait_until(array.elem(0), Cmp::Eq, 1);
     }
     barrier_all();
     Ok(())
@@ -382,6 +382,6 @@ fn two_threads_meet() {
         });
         barrier_all();
     } else {
-        wait_until(array, Cmp::Eq, 1);
+        wait_until(array.elem(0), Cmp::Eq, 1);
     }
 }

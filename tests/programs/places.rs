@@ -122,7 +122,7 @@ fn outside() {
     );
     wrong!(
         none,
-        shmem::iput_signal(array, &[1], 1, 1, 1, array, 1, SignalOp::Add, 0)
+        shmem::iput_signal(array, &[1], 1, 1, 1, array.elem(0), 1, SignalOp::Add, 0)
     );
     wrong!(none, array.read_to(&mut [0]));
     wrong!(none, array.write_from(&[0]));
@@ -142,19 +142,22 @@ fn outside() {
     wrong!(none, iget(&mut [1], array, 1, 1, 1, 0));
     wrong!(none, ibput(array, &[1], 1, 1, (1, 1), 0));
     wrong!(none, ibget(&mut [1], array, 1, 1, (1, 1), 0));
-    wrong!(none, put_signal(array, &[1], array, 1, SignalOp::Set, 0));
+    wrong!(
+        none,
+        put_signal(array, &[1], array.elem(0), 1, SignalOp::Set, 0)
+    );
     wrong!(none, nbi(|ops| ops.put(array, &[1], 0)));
-    wrong!(none, atomic_set(array, 1, 0));
-    wrong!(none, atomic_fetch_add(array, 1, 0));
-    wrong!(none, shmem::atomic_compare_exchange(array, 1, 0, 0));
+    wrong!(none, atomic_set(array.elem(0), 1, 0));
+    wrong!(none, atomic_fetch_add(array.elem(0), 1, 0));
+    wrong!(none, shmem::atomic_compare_exchange(array.elem(0), 1, 0, 0));
     wrong!(none, quiet());
     wrong!(none, pe_quiet(&[0]));
     wrong!(none, fence());
-    wrong!(none, wait_until(array, Cmp::Eq, 0));
+    wrong!(none, wait_until(array.elem(0), Cmp::Eq, 0));
     wrong!(none, wait_until_any(array, None, Cmp::Eq, 0));
-    wrong!(none, test(array, Cmp::Eq, 0));
+    wrong!(none, test(array.elem(0), Cmp::Eq, 0));
     wrong!(none, test_all(array, None, Cmp::Eq, 0));
-    wrong!(none, signal_fetch(array));
+    wrong!(none, signal_fetch(array.elem(0)));
     wrong!(none, shmem::context().create());
     wrong!(none, Team::world());
     wrong!(none, Team::shared());
@@ -189,7 +192,7 @@ fn inside(array: SymSlice<u64>) {
     wrong!(words, wait_until_any(array, Some(&[true]), Cmp::Eq, 1));
     let words = "2 values for 4 words";
     wrong!(words, shmem::test_any(array, None, Cmp::Eq, &[1, 2]));
-    wrong!("element 0 of", wait_until(array.at(..0), Cmp::Eq, 0));
+    wrong!("the array has 0", wait_until(array.at(..0), Cmp::Eq, 0));
 }
 
 fn one_sided(array: SymSlice<u64>) {
@@ -200,7 +203,10 @@ fn one_sided(array: SymSlice<u64>) {
     wrong!(into, ctx.put(array, &long, 0));
     wrong!(into, nbi(|ops| ops.put(array, &long, 0)));
     wrong!(into, ctx.nbi(|ops| ops.put(array, &long, 0)));
-    wrong!(into, put_signal(array, &long, array, 1, SignalOp::Add, 0));
+    wrong!(
+        into,
+        put_signal(array, &long, array.elem(0), 1, SignalOp::Add, 0)
+    );
     let from = "get of 5 elements from a symmetric array of 4";
     wrong!(from, get(&mut [0; 5], array, 0));
     let mut five = [0; 5];
@@ -213,17 +219,32 @@ fn one_sided(array: SymSlice<u64>) {
     wrong!(nobody, g(array, 99));
     wrong!(nobody, iput(array, &[1], 1, 1, 1, 99));
     wrong!(nobody, ibget(&mut [1], array, 1, 1, (1, 1), 99));
-    wrong!(nobody, put_signal(array, &[1], array, 1, SignalOp::Set, 99));
-    wrong!(nobody, shmem::signal_add(array, 1, 99));
-    wrong!(nobody, atomic_set(array, 1, 99));
-    wrong!(nobody, atomic_fetch_add(array, 1, 99));
-    wrong!(nobody, ctx.atomic_inc(array, 99));
+    wrong!(
+        nobody,
+        put_signal(array, &[1], array.elem(0), 1, SignalOp::Set, 99)
+    );
+    wrong!(nobody, shmem::signal_add(array.elem(0), 1, 99));
+    wrong!(nobody, atomic_set(array.elem(0), 1, 99));
+    wrong!(nobody, atomic_fetch_add(array.elem(0), 1, 99));
+    wrong!(nobody, ctx.atomic_inc(array.elem(0), 99));
     wrong!(nobody, nbi(|ops| ops.put(array, &[1], 99)));
     let mut old = 0;
-    wrong!(nobody, nbi(|ops| ops.atomic_fetch_inc(&mut old, array, 99)));
+    wrong!(
+        nobody,
+        nbi(|ops| ops.atomic_fetch_inc(&mut old, array.elem(0), 99))
+    );
     wrong!(nobody, pe_quiet(&[0, 99]));
     wrong!("element 0 of", p(array.at(..0), 1, 0));
-    wrong!("element 0 of", atomic_set(array.at(..0), 1, 0));
+    wrong!("the array has 0", atomic_set(array.at(..0), 1, 0));
+    wrong!(
+        "one element is wanted here, and the array has 4",
+        atomic_set(array, 1, 0)
+    );
+    wrong!(
+        "the array has 4",
+        put_signal(array, &[1], array, 1, SignalOp::Set, 0)
+    );
+    wrong!("the array has 4", wait_until(array, Cmp::Eq, 1));
     wrong!("the stride of dest is 0", iput(array, &[1], 0, 1, 1, 0));
     wrong!(
         "do not fit into source",

@@ -8,6 +8,7 @@ use crate::rma::typed::fitting;
 use crate::rma::{Completion, GET, PUT, get_blocks, put_blocks, put_blocks_signal};
 use crate::signal::{Signal, SignalOp};
 use crate::symmetric::array::SymSlice;
+use crate::symmetric::element::Element;
 
 impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
     /// Starts to copy `source` into the first elements of `dest` on `pe`.
@@ -30,21 +31,21 @@ impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
     /// element of `signal` there when that is done; see [`put_signal`](crate::put_signal).
     ///
     /// # Panics
-    /// If `source` is longer than `dest`, `signal` is empty, or there is no such PE.
+    /// If `source` is longer than `dest`, `signal` is an array of another number of elements than one, or there is no such PE.
     #[inline]
     #[track_caller]
     pub fn put_signal<T: Datum>(
         &self,
         dest: SymSlice<T>,
         source: &'env [T],
-        signal: SymSlice<u64>,
+        signal: impl Element<u64>,
         value: u64,
         op: SignalOp,
         pe: usize,
     ) {
         let (dest, bytes) = (dest.up_to(source.len(), PUT).addr(), size_of_val(source));
         let signal = Signal {
-            at: signal.elem(0).addr(),
+            at: signal.one().addr(),
             value,
             op,
         };
@@ -99,11 +100,11 @@ impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
         unsafe { put_blocks(self.ctx, dest, from, blocks, pe, E::UNTIL) };
     }
 
-    /// [`iput`](Self::iput), and an update of the first element of `signal` on `pe` when that is done; see
+    /// [`iput`](Self::iput), and an update of `signal` on `pe` when that is done; see
     /// [`iput_signal`](crate::iput_signal).
     ///
     /// # Panics
-    /// As [`iput`](Self::iput), and if `signal` is empty.
+    /// As [`iput`](Self::iput), and if `signal` is an array of another number of elements than one.
     #[inline]
     #[track_caller]
     #[expect(clippy::too_many_arguments, reason = "those of iput and put_signal")]
@@ -114,7 +115,7 @@ impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
         dest_stride: usize,
         source_stride: usize,
         n: usize,
-        signal: SymSlice<u64>,
+        signal: impl Element<u64>,
         value: u64,
         op: SignalOp,
         pe: usize,
@@ -123,7 +124,7 @@ impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
         let blocks = fitting::<T>(to, from, 1, n);
         let (dest, from) = (dest.addr(), source.as_ptr().cast());
         let signal = Signal {
-            at: signal.elem(0).addr(),
+            at: signal.one().addr(),
             value,
             op,
         };
@@ -206,17 +207,17 @@ macro_rules! fetching {
             /// The old value lands in `fetch`.
             ///
             /// # Panics
-            /// If the array is empty, or there is no such PE.
+            /// If `dest` is an array of another number of elements than one, or there is no such PE.
             #[inline]
             #[track_caller]
             pub fn $name<T: $bound>(
                 &self,
                 fetch: &'env mut T,
-                dest: SymSlice<T>,
+                dest: impl Element<T>,
                 $($arg: T,)*
                 pe: usize,
             ) {
-                let (at, fetch) = (dest.elem(0).addr(), (&raw mut *fetch).cast());
+                let (at, fetch) = (dest.one().addr(), (&raw mut *fetch).cast());
                 let op = $op;
                 // SAFETY: `fetch` is borrowed until after the scope, which ends with a quiet; it has
                 // the width of `T`, and any bits are a value.
@@ -227,23 +228,23 @@ macro_rules! fetching {
 }
 
 fetching! {
-    /// Starts to read the first element of `dest` on `pe`, atomically.
+    /// Starts to read `dest` on `pe`, atomically.
     atomic_fetch<Atomic>() => AtomicOp::Fetch;
-    /// Starts to replace the first element of `dest` on `pe`.
+    /// Starts to replace `dest` on `pe`.
     atomic_swap<Atomic>(value) => AtomicOp::Swap(value.to_bits());
-    /// Starts to replace the first element of `dest` on `pe` by `value` if it equals `cond`.
+    /// Starts to replace `dest` on `pe` by `value` if it equals `cond`.
     atomic_compare_swap<AtomicInt>(cond, value) => AtomicOp::CompareSwap {
         compare: cond.to_bits(),
         new: value.to_bits(),
     };
-    /// Starts to add 1 to the first element of `dest` on `pe`. Integers wrap.
+    /// Starts to add 1 to `dest` on `pe`. Integers wrap.
     atomic_fetch_inc<AtomicInt>() => AtomicOp::Add(1);
-    /// Starts to add to the first element of `dest` on `pe`. Integers wrap.
+    /// Starts to add to `dest` on `pe`. Integers wrap.
     atomic_fetch_add<AtomicInt>(value) => AtomicOp::Add(value.to_bits());
-    /// Starts to combine the first element of `dest` on `pe` with `value` by bitwise and.
+    /// Starts to combine `dest` on `pe` with `value` by bitwise and.
     atomic_fetch_and<AtomicInt>(value) => AtomicOp::And(value.to_bits());
-    /// Starts to combine the first element of `dest` on `pe` with `value` by bitwise or.
+    /// Starts to combine `dest` on `pe` with `value` by bitwise or.
     atomic_fetch_or<AtomicInt>(value) => AtomicOp::Or(value.to_bits());
-    /// Starts to combine the first element of `dest` on `pe` with `value` by exclusive or.
+    /// Starts to combine `dest` on `pe` with `value` by exclusive or.
     atomic_fetch_xor<AtomicInt>(value) => AtomicOp::Xor(value.to_bits());
 }

@@ -17,6 +17,7 @@ use crate::datum::{Atomic, AtomicInt, Datum};
 use crate::rma::{Completion, GET, PUT};
 use crate::runtime::Runtime;
 use crate::symmetric::array::SymSlice;
+use crate::symmetric::element::Element;
 
 /// Begins non-blocking operations that own their buffers: `start().get(array, pe)` gives a [`Request`].
 ///
@@ -331,16 +332,16 @@ macro_rules! fetching {
             /// The request gives the old value.
             ///
             /// # Panics
-            /// If the array is empty, or there is no such PE.
+            /// If `dest` is an array of another number of elements than one, or there is no such PE.
             #[inline]
             #[track_caller]
             pub fn $name<T: $bound + Unpin>(
                 &self,
-                dest: SymSlice<T>,
+                dest: impl Element<T>,
                 $($arg: T,)*
                 pe: usize,
             ) -> Request<'c, Old<T>, M> {
-                let (at, op) = (dest.elem(0).addr(), $op);
+                let (at, op) = (dest.one().addr(), $op);
                 let mut old = vec![T::from_bits(0)];
                 let fetch = old.as_mut_ptr().cast();
                 // SAFETY: the request keeps the word until the operation is complete, and shows it to nobody
@@ -353,21 +354,21 @@ macro_rules! fetching {
 }
 
 fetching! {
-    /// Starts to read the first element of `dest` on `pe`, atomically.
+    /// Starts to read `dest` on `pe`, atomically.
     atomic_fetch<Atomic>() => AtomicOp::Fetch;
-    /// Starts to replace the first element of `dest` on `pe`.
+    /// Starts to replace `dest` on `pe`.
     atomic_swap<Atomic>(value) => AtomicOp::Swap(value.to_bits());
-    /// Starts to replace the first element of `dest` on `pe` by `value` if it equals `cond`.
+    /// Starts to replace `dest` on `pe` by `value` if it equals `cond`.
     atomic_compare_swap<AtomicInt>(cond, value) => AtomicOp::CompareSwap {
         compare: cond.to_bits(),
         new: value.to_bits(),
     };
-    /// Starts to add to the first element of `dest` on `pe`. Integers wrap.
+    /// Starts to add to `dest` on `pe`. Integers wrap.
     atomic_fetch_add<AtomicInt>(value) => AtomicOp::Add(value.to_bits());
-    /// Starts to combine the first element of `dest` on `pe` with `value` by bitwise and.
+    /// Starts to combine `dest` on `pe` with `value` by bitwise and.
     atomic_fetch_and<AtomicInt>(value) => AtomicOp::And(value.to_bits());
-    /// Starts to combine the first element of `dest` on `pe` with `value` by bitwise or.
+    /// Starts to combine `dest` on `pe` with `value` by bitwise or.
     atomic_fetch_or<AtomicInt>(value) => AtomicOp::Or(value.to_bits());
-    /// Starts to combine the first element of `dest` on `pe` with `value` by exclusive or.
+    /// Starts to combine `dest` on `pe` with `value` by exclusive or.
     atomic_fetch_xor<AtomicInt>(value) => AtomicOp::Xor(value.to_bits());
 }

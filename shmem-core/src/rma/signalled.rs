@@ -15,6 +15,7 @@ use crate::heap::address::SymAddr;
 use crate::recording::RecordedCall;
 use crate::signal::{Signal, SignalOp};
 use crate::symmetric::array::SymSlice;
+use crate::symmetric::element::Element;
 
 impl Ctx {
     /// Writes `bytes` bytes to `dest` of `pe`, then updates the signal there.
@@ -93,9 +94,9 @@ pub unsafe fn put_signal_mem(
 }
 
 routines! {
-    /// Copies `source` into the first elements of `dest` on `pe`, then updates the first element of
-    /// `signal` there. A PE that sees the signal sees this data; other operations are not ordered. With an
-    /// empty `source` only the signal is updated. `signal` is no part of `dest`.
+    /// Copies `source` into the first elements of `dest` on `pe`, then updates `signal` there. A PE that sees the signal
+    /// sees this data; other operations are not ordered. With an empty `source` only the signal is updated. `signal` is no
+    /// part of `dest`.
     ///
     /// ```
     /// use shmem::{Cmp, SignalOp};
@@ -115,7 +116,7 @@ routines! {
     /// As for [`put`](crate::put).
     ///
     /// # Panics
-    /// If `source` is longer than `dest`, `signal` is empty, or there is no such PE.
+    /// If `source` is longer than `dest`, `signal` is an array of another number of elements than one, or there is no such PE.
     ///
     /// # Spec
     /// OpenSHMEM 1.6, `shmem_put_signal`.
@@ -123,13 +124,13 @@ routines! {
         &ctx,
         dest: SymSlice<T>,
         source: &[T],
-        signal: SymSlice<u64>,
+        signal: impl Element<u64>,
         value: u64,
         op: SignalOp,
         pe: usize,
     ) {
         let (dest, from) = (dest.up_to(source.len(), PUT).addr(), source.as_ptr().cast());
-        let signal = Signal { at: signal.elem(0).addr(), value, op };
+        let signal = Signal { at: signal.one().addr(), value, op };
         // SAFETY: a slice is readable; the handles lie inside the segment.
         unsafe { ctx.put_signal_bytes(dest, from, size_of_val(source), signal, pe, Completion::OnReturn) };
     }

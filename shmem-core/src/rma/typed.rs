@@ -9,6 +9,7 @@ use crate::context::routines;
 use crate::datum::Datum;
 use crate::signal::{Signal, SignalOp};
 use crate::symmetric::array::SymSlice;
+use crate::symmetric::element::Element;
 
 routines! {
     /// Copies `source` into the first elements of `dest` on `pe`.
@@ -138,7 +139,7 @@ routines! {
         unsafe { put_blocks(ctx, dest, source.as_ptr().cast(), blocks, pe, OnReturn) };
     }
 
-    /// [`iput`], then an update of the first element of `signal` on `pe`: a PE that sees the signal sees the
+    /// [`iput`], then an update of `signal` on `pe`: a PE that sees the signal sees the
     /// elements, as with [`put_signal`](crate::put_signal). `signal` is no part of `dest`.
     ///
     /// # Completion
@@ -157,14 +158,14 @@ routines! {
         dest_stride: usize,
         source_stride: usize,
         n: usize,
-        signal: SymSlice<u64>,
+        signal: impl Element<u64>,
         value: u64,
         op: SignalOp,
         pe: usize,
     ) {
         let blocks = fitting::<T>((dest.len(), dest_stride), (source.len(), source_stride), 1, n);
         let (dest, from) = (dest.addr(), source.as_ptr().cast());
-        let signal = Signal { at: signal.elem(0).addr(), value, op };
+        let signal = Signal { at: signal.one().addr(), value, op };
         // SAFETY: the blocks fit into both arrays, and the handle lies inside the segment.
         unsafe { put_blocks_signal(ctx, dest, from, blocks, signal, pe, OnReturn) };
     }

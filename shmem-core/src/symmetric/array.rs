@@ -144,7 +144,8 @@ impl<T: Datum> SymSlice<T> {
         Self::from_raw(self.offset + start * size_of::<T>(), end - start)
     }
 
-    /// Element `i`, as a symmetric array of one.
+    /// Element `i`, as a symmetric array of one: what atomics, waits and signals take. [`value`](Self::value) is the same
+    /// as a [`Sym`](crate::Sym), whose methods are its operations.
     ///
     /// # Panics
     /// If `i` is out of range.

@@ -6,6 +6,7 @@ use crate::datum::{Atomic, AtomicInt, Datum};
 use crate::error::Error;
 use crate::rma::typed as rma;
 use crate::symmetric::array::SymSlice;
+use crate::symmetric::element::{Element, sealed};
 use crate::wait::typed as wait;
 use crate::wait::words::{Cmp, Waitable};
 
@@ -40,6 +41,15 @@ impl<T> Copy for Sym<T> {}
 impl<T> std::fmt::Debug for Sym<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Sym").field(&self.0).finish()
+    }
+}
+
+impl<T: Datum> sealed::Sealed for Sym<T> {}
+
+impl<T: Datum> Element<T> for Sym<T> {
+    #[inline]
+    fn one(self) -> SymSlice<T> {
+        self.0
     }
 }
 

@@ -1,9 +1,10 @@
 //! Waiting for and testing elements of symmetric arrays.
 
 use crate::symmetric::array::SymSlice;
+use crate::symmetric::element::Element;
 use crate::wait::words::{self, Cmp, Mask, Values, Waitable, Words};
 
-/// Waits until this PE's first element of `word` compares as asked; gives its value then.
+/// Waits until `word` of this PE compares as asked; gives its value then.
 ///
 /// A PE that sleeps here is woken by what others put or execute there. A store through
 /// [`SymSlice::ptr`], or of another thread of this PE, wakes nobody and is seen late: after 32 ms at
@@ -15,46 +16,46 @@ use crate::wait::words::{self, Cmp, Mask, Values, Waitable, Words};
 /// visible on return.
 ///
 /// # Panics
-/// If `word` is empty.
+/// If `word` is an array of another number of elements than one.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_wait_until`.
 #[inline]
 #[track_caller]
-pub fn wait_until<T: Waitable>(word: SymSlice<T>, cmp: Cmp, value: T) -> T {
+pub fn wait_until<T: Waitable>(word: impl Element<T>, cmp: Cmp, value: T) -> T {
     // SAFETY: the word lies aligned in this PE's segment.
-    unsafe { words::wait_until(word.elem(0).as_ptr(), cmp, value) }
+    unsafe { words::wait_until(word.one().as_ptr(), cmp, value) }
 }
 
-/// Whether this PE's first element of `word` compares as asked.
+/// Whether `word` of this PE compares as asked.
 ///
 /// # Completion
 /// As for [`wait_until`], if true.
 ///
 /// # Panics
-/// If `word` is empty.
+/// If `word` is an array of another number of elements than one.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_test`.
 #[inline]
 #[track_caller]
 #[must_use = "it only looks, and does not wait"]
-pub fn test<T: Waitable>(word: SymSlice<T>, cmp: Cmp, value: T) -> bool {
+pub fn test<T: Waitable>(word: impl Element<T>, cmp: Cmp, value: T) -> bool {
     // SAFETY: the word lies aligned in this PE's segment.
-    unsafe { words::test(word.elem(0).as_ptr(), cmp, value) }
+    unsafe { words::test(word.one().as_ptr(), cmp, value) }
 }
 
 /// Waits until a signal of this PE compares as asked; gives its value then. What comes with a
 /// signal (`put_signal`) is visible on return.
 ///
 /// # Panics
-/// If `signal` is empty.
+/// If `signal` is an array of another number of elements than one.
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_signal_wait_until`.
 #[inline]
 #[track_caller]
-pub fn signal_wait_until(signal: SymSlice<u64>, cmp: Cmp, value: u64) -> u64 {
+pub fn signal_wait_until(signal: impl Element<u64>, cmp: Cmp, value: u64) -> u64 {
     wait_until(signal, cmp, value)
 }
 

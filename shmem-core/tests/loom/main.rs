@@ -123,6 +123,9 @@ mod symmetric {
     pub(crate) mod array {
         pub(crate) use crate::runtime::SymSlice;
     }
+    pub(crate) mod element {
+        pub(crate) use crate::runtime::Element;
+    }
 }
 mod team {
     pub(crate) use crate::runtime::{Team, slots};

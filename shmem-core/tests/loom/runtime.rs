@@ -351,11 +351,12 @@ pub(crate) unsafe fn copy_blocks(from: *const u8, to: *mut u8, blocks: Blocks) {
 /// Of routines that are not modelled.
 pub struct SymSlice<T>(std::marker::PhantomData<T>);
 
-impl<T> SymSlice<T> {
-    pub(crate) fn elem(&self, _i: usize) -> Self {
-        Self(std::marker::PhantomData)
-    }
+/// As [`SymSlice`].
+pub trait Element<T> {
+    fn one(self) -> SymSlice<T>;
+}
 
+impl<T> SymSlice<T> {
     pub(crate) fn as_ptr(&self) -> *const T {
         std::ptr::null()
     }

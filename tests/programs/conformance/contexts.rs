@@ -129,7 +129,7 @@ fn contexts_order_their_own(new: ContextBuilder) {
         ctx.atomic_add(sums.elem(1), 3, right);
         ctx.fence();
         ctx.p(flags, round.into(), right);
-        wait_until(flags, Cmp::Eq, round.into());
+        wait_until(flags.elem(0), Cmp::Eq, round.into());
         let want = round * 100 + left as u32;
         assert!(data.to_vec().iter().all(|&v| v == want), "round {round}");
         assert_eq!(sums.to_vec(), [0, 3 * round]);
@@ -310,13 +310,13 @@ fn contexts_do_everything(new: ContextBuilder) {
     ctx.quiet();
     ctx.iget(&mut back, mine, 1, 2, 2, pe);
     assert_eq!(back, [10, 30, 3, 4]);
-    assert_eq!(ctx.atomic_fetch_add(mine, 5, pe), 10);
-    assert_eq!(ctx.atomic_swap(mine, -1, pe), 15);
-    assert_eq!(ctx.atomic_compare_swap(mine, -1, 8, pe), -1);
+    assert_eq!(ctx.atomic_fetch_add(mine.elem(0), 5, pe), 10);
+    assert_eq!(ctx.atomic_swap(mine.elem(0), -1, pe), 15);
+    assert_eq!(ctx.atomic_compare_swap(mine.elem(0), -1, 8, pe), -1);
     ctx.as_raw().session_stop();
     let (mut a, mut b) = (0, 0);
     ctx.nbi(|ops| {
-        ops.atomic_fetch_or(&mut a, mine, 3, pe);
+        ops.atomic_fetch_or(&mut a, mine.elem(0), 3, pe);
         ops.atomic_fetch(&mut b, mine.elem(1), pe);
     });
     assert_eq!((a, b), (8, 2));

@@ -163,7 +163,7 @@ fn growth_while_others_put() {
         let busy = s.spawn(|| {
             let mut added = 0;
             while added < 10 || !stop.load(Ordering::Relaxed) {
-                atomic_add(count, 1, right);
+                atomic_add(count.elem(0), 1, right);
                 put(count.elem(1), &[added], right);
                 quiet();
                 added += 1;
@@ -183,7 +183,7 @@ fn growth_while_others_put() {
         busy.join().expect("the other thread")
     });
     barrier_all();
-    assert_eq!(atomic_fetch(count, right), added);
+    assert_eq!(atomic_fetch(count.elem(0), right), added);
     barrier_all();
     free(count).unwrap();
 }

@@ -35,7 +35,7 @@ fn threads_do_not_disturb_each_other() {
                 for round in 1..=ROUNDS {
                     let value = round * 100 + (t * n + me) as u64;
                     put(own, &[value; LEN], right);
-                    atomic_inc(counts, (me + t) % n);
+                    atomic_inc(counts.elem(0), (me + t) % n);
                     atomic_fetch_inc(counts.elem(1), right);
                     quiet();
                     let mut back = [0; LEN];
