@@ -1,5 +1,8 @@
 //! A hash map that all PEs share: open addressing in a symmetric table, claimed slot by slot with
 //! compare-and-swap, so nobody waits for anybody.
+//!
+//! Each access of a key on another node is several messages there and back. Where all PEs add much at a time, they had
+//! better add up what they have, and give it to the owners by one `alltoallv`, as `own_type.rs` does.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 

@@ -1,7 +1,7 @@
 //! A histogram spread over all PEs: everybody adds to everybody's bins with one-sided atomics, and
 //! nobody has to take part in anybody else's additions.
 
-use shmem::{Sum, atomic_inc, barrier_all, my_pe, n_pes, reduce};
+use shmem::atomic_inc;
 
 const BINS_PER_PE: usize = 8;
 const SAMPLES_PER_PE: u64 = 500;
@@ -17,40 +17,34 @@ fn samples(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-fn main() -> Result<(), shmem::Error> {
-    let _world = shmem::init()?;
-    let (me, n) = (my_pe(), n_pes());
-    let bins = shmem::alloc::<u64>(BINS_PER_PE)?;
+fn main() {
+    shmem::run(|world| {
+        let (me, n) = (world.my_pe(), world.n_pes());
+        let bins = shmem::alloc::<u64>(BINS_PER_PE)?;
 
-    for sample in samples(me as u64 + 1).take(SAMPLES_PER_PE as usize) {
-        let bin = sample as usize % (n * BINS_PER_PE);
-        atomic_inc(bins.elem(bin % BINS_PER_PE), bin / BINS_PER_PE);
-    }
-    barrier_all(); // completes all additions
-
-    // The same, computed alone, is the proof.
-    let mut expected = [0u64; BINS_PER_PE];
-    for pe in 0..n {
-        for sample in samples(pe as u64 + 1).take(SAMPLES_PER_PE as usize) {
+        for sample in samples(me as u64 + 1).take(SAMPLES_PER_PE as usize) {
             let bin = sample as usize % (n * BINS_PER_PE);
-            if bin / BINS_PER_PE == me {
-                expected[bin % BINS_PER_PE] += 1;
+            atomic_inc(bins.elem(bin % BINS_PER_PE), bin / BINS_PER_PE);
+        }
+        world.barrier(); // completes all additions
+
+        // The same, computed alone, is the proof.
+        let mut expected = [0u64; BINS_PER_PE];
+        for pe in 0..n {
+            for sample in samples(pe as u64 + 1).take(SAMPLES_PER_PE as usize) {
+                let bin = sample as usize % (n * BINS_PER_PE);
+                if bin / BINS_PER_PE == me {
+                    expected[bin % BINS_PER_PE] += 1;
+                }
             }
         }
-    }
-    assert_eq!(bins.to_vec(), expected, "bins of PE {me}");
+        assert_eq!(bins.to_vec(), expected, "bins of PE {me}");
 
-    let total = shmem::alloc::<u64>(1)?;
-    total.write(0, expected.iter().sum());
-    barrier_all(); // a reduction may write the arrays of all
-    reduce(total, total, Sum);
-    assert_eq!(total.read(0), n as u64 * SAMPLES_PER_PE);
-    if me == 0 {
-        println!(
-            "{} samples in {} bins on {n} PEs",
-            total.read(0),
-            n * BINS_PER_PE
-        );
-    }
-    Ok(())
+        let total = world.sum(expected.iter().sum::<u64>());
+        assert_eq!(total, n as u64 * SAMPLES_PER_PE);
+        if me == 0 {
+            println!("{total} samples in {} bins on {n} PEs", n * BINS_PER_PE);
+        }
+        Ok(())
+    });
 }

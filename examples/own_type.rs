@@ -60,7 +60,7 @@ fn main() {
                 // Rounding may make it the ring's length.
                 leaving[(particle.at as usize).min(n - 1)].push(particle);
             }
-            mine = shmem::alltoallv(&leaving)?.into_vec();
+            mine = world.alltoallv(&leaving)?.into_vec();
         }
         assert!(mine.iter().all(|p| (p.at as usize).min(n - 1) == me));
 

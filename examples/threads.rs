@@ -33,14 +33,14 @@ fn main() {
                     mine.put_signal(
                         place,
                         &parcel(me, number),
-                        come.slice(),
+                        come,
                         number,
                         SignalOp::Set,
                         right,
                     );
                     come.wait_until(Cmp::Ge, number);
                     assert_eq!(inbox.row(number as usize % 2), parcel(left, number));
-                    mine.atomic_set(seen.slice(), number, left);
+                    mine.atomic_set(seen, number, left);
                 }
                 mine.quiet();
                 Ok::<_, shmem::Error>(())

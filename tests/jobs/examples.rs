@@ -3,8 +3,8 @@
 use shmem_testkit::needs::lacks_descriptors;
 
 use crate::programs::{
-    BLOCK_ARRAY, HASH_MAP, HELLO, HISTOGRAM, LOCK, OWN_TYPE, RING, TEAMS, THREADS, WORK_QUEUE,
-    shmrun,
+    BLOCK_ARRAY, HASH_MAP, HELLO, HISTOGRAM, LOCK, NPB_EP, NPB_IS, OWN_TYPE, RING, TEAMS, THREADS,
+    WORK_QUEUE, shmrun,
 };
 
 fn run(options: &str, program: &[&str]) -> String {
@@ -72,6 +72,20 @@ fn ideas() {
         for program in [LOCK, OWN_TYPE, TEAMS, THREADS] {
             run(options, &[program]);
         }
+    }
+}
+
+#[test]
+fn nas_benchmarks_as_plain_code() {
+    for options in ["-n 1", "-n 4", "-n 5 --nodes 2"] {
+        assert_eq!(
+            run(options, &[NPB_EP]),
+            "13176389 Gaussian pairs, verified\n"
+        );
+        assert_eq!(
+            run(options, &[NPB_IS]),
+            "65536 keys sorted 10 times, verified\n"
+        );
     }
 }
 

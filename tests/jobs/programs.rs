@@ -26,6 +26,8 @@ programs! {
     LOCK = "lock";
     MANY = "many-under-test";
     MISHAPS = "mishaps";
+    NPB_EP = "npb-ep-plain";
+    NPB_IS = "npb-is-plain";
     OWN_TYPE = "own-type";
     PLACES = "places";
     PMI_CLIENT = "pmi-client";
