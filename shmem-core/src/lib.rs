@@ -26,7 +26,7 @@
 //! Everything is here, in the root, and once more by topic:
 //!
 //! * [`job`]: [`run`], or [`init`] and [`World`]; [`my_pe`], [`n_pes`]; [`Error`].
-//! * [`memory`]: [`alloc`], [`free`], [`scratch()`]. [`SymSlice`], an array on every PE; [`Sym`], a value; [`SymGrid`], a
+//! * [`memory`]: [`alloc`], [`free`], [`scratch()`]. [`SymSlice`], an array on every PE; [`Sym`], a value; [`field!`], a field of one; [`SymGrid`], a
 //!   matrix; [`Datum`], what may lie there.
 //! * [`one_sided`]: [`put`], [`get`], [`p`], [`g`]; with strides; between symmetric arrays; [`nbi`] and
 //!   [`nbi_local`] for many at a time, [`start`] for one that is waited for by itself.

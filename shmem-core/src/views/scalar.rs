@@ -67,6 +67,66 @@ pub fn alloc_value<T: Datum>(value: T) -> Result<Sym<T>, Error> {
     alloc_from(&[value]).map(Sym)
 }
 
+/// A field of a symmetric struct, as a [`Sym`](crate::Sym): `field!(element, Struct, field)`.
+///
+/// The element is a `Sym`, or a `SymSlice` of one element. Fields of fields are written with dots.
+///
+/// ```
+/// #[derive(Clone, Copy, Debug, Default, shmem::Datum)]
+/// #[repr(C)]
+/// struct Slot {
+///     hash: u64,
+///     count: u64,
+/// }
+///
+/// # let world = shmem::init().unwrap();
+/// let slots = shmem::alloc::<Slot>(16).unwrap();
+/// let count = shmem::field!(slots.elem(3), Slot, count);
+/// count.add(1, 0);
+/// world.barrier();
+/// assert_eq!(slots.value(3).get(0).count, world.n_pes() as u64);
+/// # world.barrier();
+/// ```
+///
+/// What is not a field of the struct, or no [`Datum`](trait@crate::Datum), does not compile.
+///
+/// # Panics
+/// If the element is an array of another number of elements than one.
+#[macro_export]
+macro_rules! field {
+    ($element:expr, $of:ty, $($field:tt).+) => {
+        $crate::Sym::field_at(
+            $element,
+            ::core::mem::offset_of!($of, $($field).+),
+            |it: &$of| &it.$($field).+,
+        )
+    };
+}
+
+impl<T: Datum> Sym<T> {
+    /// For [`field!`](crate::field): the field of an element that begins at byte `offset` of it, and has the type that
+    /// `_of_type` says.
+    ///
+    /// # Panics
+    /// If the element is none, or has no `T` there.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    #[track_caller]
+    pub fn field_at<S: Datum>(
+        element: impl Element<S>,
+        offset: usize,
+        _of_type: fn(&S) -> &T,
+    ) -> Self {
+        let fits = offset
+            .checked_add(size_of::<T>())
+            .is_some_and(|end| end <= size_of::<S>());
+        let aligned = offset.is_multiple_of(align_of::<T>());
+        assert!(fits && aligned, "there is no such field at byte {offset}");
+        Self(SymSlice::from_raw(element.one().offset() + offset, 1))
+    }
+}
+
 impl<T: Datum> SymSlice<T> {
     /// Element `i` as a value of its own.
     ///
