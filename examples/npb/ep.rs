@@ -8,7 +8,7 @@ const PAIRS: u64 = 1 << 24;
 const BATCH: u64 = 1 << 16;
 
 /// What the benchmark's page says of class S.
-const SUMS: [f64; 2] = [-3.247834652034740e3, -6.958407078382297e3];
+const SUMS: [f64; 2] = [-3_247.834_652_034_74, -6_958.407_078_382_297];
 
 const FACTOR: u64 = 1_220_703_125; // 5^13
 const SEED: u64 = 271_828_183;

@@ -71,7 +71,7 @@ impl Team {
             let (start, len) = (plan.starts[to], part.as_ref().len());
             let Some(place) = dest.elsewhere(start, len) else {
                 panic!(
-                    "alltoallv: the {len} elements for PE {} would begin at element {start} of dest, where no array \
+                    "alltoallv_into: the {len} elements for PE {} would begin at element {start} of dest, where no array \
                      reaches: `work` is not the same array on all PEs, or another PE wrote to it meanwhile",
                     self.world_pe(to)
                 )
@@ -161,11 +161,10 @@ impl Team {
     ///
     /// Takes symmetric memory for its time: as much on every PE as the one needs that receives most, and three
     /// words for each PE. [`alltoallv_into`](Self::alltoallv_into) takes an array of the program instead, and has fewer barriers.
-    /// A team without some of the PEs has no such memory: there each member in turn hands its parts out, which takes time in
-    /// proportion to the number of members and is meant for short parts.
+    /// Teams other than the world team have no such memory: there each member in turn hands its parts out to all nodes. That
+    /// takes two gatherings for each member, and is meant for few members and short parts.
     ///
-    /// **Collective** over the team; where all PEs are in it, what this PE has started on the default context is complete on
-    /// return.
+    /// **Collective** over the team; in the world team, what this PE has started on the default context is complete on return.
     ///
     /// # Errors
     /// [`Error::HeapExhausted`], on all PEs alike.

@@ -34,8 +34,8 @@ unsafe impl<T: Datum, const N: usize> Datum for [T; N] {}
 #[diagnostic::on_unimplemented(
     message = "a reduction cannot add or multiply values of type `{Self}`",
     label = "not `Arithmetic`",
-    note = "it can those of numbers, `Complex`, arrays of them, and structs with `#[derive(shmem::Arithmetic)]`",
-    note = "for a slice or a `Vec`: `sum_slice(&mut values)`, `prod_slice`, `reduce_slice`"
+    note = "it can add numbers, `Complex`, arrays of them, and structs with `#[derive(shmem::Arithmetic)]`",
+    note = "for a slice or a `Vec` there are `sum_slice(&mut values)`, `prod_slice` and `reduce_slice`"
 )]
 pub trait Arithmetic: Datum {
     /// Sum; integers wrap.
@@ -49,7 +49,7 @@ pub trait Arithmetic: Datum {
     message = "a reduction cannot compare values of type `{Self}`",
     label = "not a `Number`",
     note = "it can compare integers and floating-point numbers",
-    note = "for a slice or a `Vec`: `min_slice(&mut values)`, `max_slice`; for others `reduce_value` with a closure"
+    note = "for a slice or a `Vec` there are `min_slice(&mut values)` and `max_slice`; for other types, `reduce_value` with a closure"
 )]
 pub trait Number: Arithmetic + PartialOrd {
     /// The smaller one. A NaN loses against a number.

@@ -37,7 +37,8 @@
 //! * [`contexts`]: [`Context`], a stream of operations that are completed by themselves.
 //! * [`teams`]: [`Team`], a set of PEs with numbers and collectives of its own.
 //! * [`collective`]: [`barrier_all`]; of values, as methods of teams: [`Team::sum`], [`Team::broadcast_value`],
-//!   [`Team::all_gather`]; of symmetric arrays: [`broadcast`], [`reduce`], [`fcollect`], [`alltoall`]; of parts of any
+//!   [`Team::all_gather`], [`Team::gather`], [`Team::scatter`]; of slices, [`Team::sum_slice`],
+//!   [`Team::broadcast_slice`]; of symmetric arrays: [`broadcast`], [`reduce`], [`fcollect`], [`alltoall`]; of parts of any
 //!   length: [`alltoallv()`].
 //! * [`testing`]: with the feature `test`, `#[shmem::test]`, a test that is a job.
 //! * [`prelude`]: everything but that attribute. Import it with `*`, not the root: `use shmem::*` makes ordinary `#[test]`s

@@ -11,6 +11,7 @@ use crate::symmetric::element::Element;
 /// # Spec
 /// OpenSHMEM 1.6, `SHMEM_SIGNAL_SET`, `SHMEM_SIGNAL_ADD`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SignalOp {
     /// Replaces it.
     Set,

@@ -1,9 +1,9 @@
 //! Collectives of slices of ordinary memory, for which the program needs no symmetric memory: reductions and broadcasts of any
 //! length, gathering at one member, and handing out from one.
 //!
-//! What is short goes through the slots of the team, a piece at a time. What is long takes symmetric memory for its time, where
-//! all PEs are in the team: then it is as fast as a collective of symmetric arrays, plus two copies. If there is no room in the
-//! heap it goes in pieces, too.
+//! What is short goes through the slots of the team, a piece at a time. What is long takes symmetric memory for its time in the
+//! world team: then it is as fast as a collective of symmetric arrays, plus two copies. If there is no room in the heap it goes
+//! in pieces, too. Other teams cannot allocate symmetric memory, which all PEs do together.
 
 use std::ops::Range;
 
@@ -25,7 +25,8 @@ const SHORT_REDUCTION: usize = 2 * VALUE_SIZE;
 const SHORT_BROADCAST: usize = BOX;
 
 impl Team {
-    /// Runs `f` with a symmetric array of `n` elements, unless PEs are missing in the team or the heap has no room. Says whether.
+    /// Runs `f` with a symmetric array of `n` elements, and returns whether it could: in the world team, if the heap has room,
+    /// which all PEs find alike.
     #[track_caller]
     fn with_room<T: Datum>(&self, n: usize, f: impl FnOnce(SymSlice<T>)) -> bool {
         if !self.is_world() {
@@ -52,10 +53,10 @@ impl Team {
     ///
     /// **Collective** over the team, with slices of the same length.
     ///
-    /// Results do not vary between runs with the same layout of PEs on nodes. A slice of more than 1 KiB takes symmetric memory
-    /// for its time if all PEs are in the team and there is room. Then the call also completes what this PE has started on the
-    /// default context. In other teams, and where there is no room, the slice goes in pieces of 512 bytes: there
-    /// [`reduce`](Self::reduce) of a symmetric array is many times as fast.
+    /// Results do not vary between runs with the same layout of PEs on nodes. In the world team a slice of more than 1 KiB
+    /// takes symmetric memory for its time, if there is room. Then the call also completes what this PE has started on the
+    /// default context. In other teams, and where there is no room, the slice goes in pieces of 512 bytes, or of one element if
+    /// that is larger: there [`reduce`](Self::reduce) of a symmetric array is many times as fast.
     ///
     /// # Panics
     /// As [`sync`](Self::sync).
@@ -65,17 +66,12 @@ impl Team {
     #[doc(alias("MPI_Allreduce", "allreduce"))]
     #[track_caller]
     pub fn reduce_slice<T: Datum, O: ReduceOp<T>>(&self, values: &mut [T], op: O) {
-        let size = size_of::<T>();
-        if size > VALUE_SIZE {
-            for value in values {
-                *value = self.reduce_large(*value, &op);
-            }
-            return;
-        }
         if size_of_val(values) <= SHORT_REDUCTION {
             return self.reduce_in_pieces(values, op);
         }
         let _recorded = self.composed(Routine::Reduce);
+        // Whoever gives another length is found here, and not where it allocates something else or nothing.
+        self.say_reduction(values, &op);
         let mut op = Some(op);
         let in_room = self.with_room(values.len(), |array| {
             if let Some(op) = op.take() {
@@ -102,9 +98,9 @@ impl Team {
     ///
     /// **Collective** over the team.
     ///
-    /// A slice of more than 18 KiB takes symmetric memory for its time if all PEs are in the team and there is room. Then the
-    /// call also completes what this PE has started on the default context. In other teams, and where there is no room, a long
-    /// slice goes in pieces of 18 KiB.
+    /// In the world team a slice of more than 18 KiB takes symmetric memory for its time, if there is room. Then the call also
+    /// completes what this PE has started on the default context. In other teams, and where there is no room, the slice goes in
+    /// pieces of 18 KiB.
     ///
     /// # Panics
     /// If there is no member `root`; and as [`sync`](Self::sync).
@@ -135,7 +131,7 @@ impl Team {
         self.of_root(Collective::Broadcast, say, values, root, (n, 0..n))
     }
 
-    /// What member `root` gives, which are so many elements; of these a range.
+    /// A range of the `n` elements that member `root` gives.
     #[track_caller]
     fn of_root<T: Datum>(
         &self,

@@ -112,3 +112,19 @@ mod tests {
         assert_eq!(SPEC_VERSION, (1, 6));
     }
 }
+
+/// Which handles threads may share, and which belong to the thread that made them.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<memory::SymSlice<u64>>();
+    shared::<memory::SymGrid<u64>>();
+    shared::<memory::Sym<u64>>();
+    shared::<waiting::Lock>();
+    shared::<waiting::Mutex<u64>>();
+    shared::<waiting::LockGuard>();
+    shared::<waiting::MutexGuard<u64>>();
+    shared::<teams::Team>();
+    shared::<contexts::Context>();
+    shared::<collective::Parts<u64>>();
+    shared::<job::Error>();
+};

@@ -132,6 +132,11 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     if let Some(status) = unsafe { without_job(&cli) } {
         return status;
     }
+    if !cli.quiet && !cli.spawned {
+        for note in misspelt::notes(cli.variables().iter().map(String::as_str)) {
+            complain(&note, 0);
+        }
+    }
     let setting = |name: &str| {
         let typed = |(option, value)| Given {
             value,
@@ -175,11 +180,6 @@ pub unsafe fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
         && let Some(notice) = shmem_node::pages::without_effect(settings.heap_pages)
     {
         complain(&notice, 0);
-    }
-    if !cli.quiet && outer.is_none() {
-        for note in misspelt::notes(cli.variables().iter().map(String::as_str)) {
-            complain(&note, 0);
-        }
     }
     // SAFETY: one thread, as promised by the caller.
     unsafe { run(&cli, job, outer) }

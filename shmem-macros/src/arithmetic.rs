@@ -1,6 +1,6 @@
 //! `#[derive(Arithmetic)]`: sum and product field by field.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{Data, DeriveInput, Error, Result, parse_quote};
 
@@ -24,7 +24,9 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let method = |method: TokenStream| {
         let fields = data.fields.iter().zip(data.fields.members());
         let fields = fields.map(|(field, member)| {
-            let span = syn::spanned::Spanned::span(&field.ty);
+            // At the field, but with names of this macro's own place: `self` may stand in a macro of the program's.
+            let at = syn::spanned::Spanned::span(&field.ty);
+            let span = Span::call_site().located_at(at);
             quote_spanned!(span=> #member: #library::Arithmetic::#method(self.#member, other.#member))
         });
         quote! {

@@ -116,6 +116,38 @@ mod deeper {
     }
 }
 
+/// Each form of struct, and one that a macro makes.
+#[shmem::test(pes = 3)]
+fn sums_of_structs(world: &shmem::World) {
+    #[derive(Clone, Copy, Debug, PartialEq, shmem::Datum, shmem::Arithmetic)]
+    #[repr(C)]
+    struct Pair<T>(T, [T; 2]);
+
+    macro_rules! made {
+        ($name:ident, $ty:ty) => {
+            #[derive(Clone, Copy, Debug, PartialEq, shmem::Datum, shmem::Arithmetic)]
+            #[repr(C)]
+            struct $name {
+                inner: Pair<$ty>,
+            }
+        };
+    }
+    made!(Made, i32);
+
+    let me = world.my_pe() as i32;
+    let mine = Made {
+        inner: Pair(me, [1, -me]),
+    };
+    let all = Made {
+        inner: Pair(3, [3, -3]),
+    };
+    assert_eq!(world.sum(mine), all);
+    let mut slice = [mine; 200];
+    world.sum_slice(&mut slice);
+    assert_eq!(slice, [all; 200]);
+    assert_eq!(world.prod(mine).inner, Pair(0, [1, 0]));
+}
+
 /// The library under a name that only this module knows, as if a manifest had renamed it.
 mod osh {
     use std::sync::atomic::{AtomicUsize, Ordering};

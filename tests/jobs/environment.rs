@@ -54,7 +54,10 @@ fn the_heap_has_an_option_and_misspelt_settings_are_reported() {
             .run()
     };
     let told = misspelt("").stderr;
-    assert!(told.contains("SHMEM_SYMETRIC_SIZE is no setting"), "{told}");
+    assert!(
+        told.contains("SHMEM_SYMETRIC_SIZE is no setting of this library"),
+        "{told}"
+    );
     assert!(
         told.contains("did you mean SHMEM_SYMMETRIC_SIZE?"),
         "{told}"

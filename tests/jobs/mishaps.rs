@@ -360,6 +360,10 @@ fn mistakes_in_arguments_panic_with_the_values() {
         assert_eq!(code, Some(101), "{options}: {err}");
         let said = "would begin at element 1099511627776 of dest, where no array reaches";
         assert!(err.contains(said), "{options}: {err}");
+        let (code, err) = run(options, "two-ways-to-scatter", &[("SHMEM_CHECK", "0")]);
+        assert_eq!(code, Some(101), "{options}: {err}");
+        let said = "elements 0 to 1048576 of 0: another PE is in a different collective";
+        assert!(err.contains(said), "{options}: {err}");
     }
     let said = "broadcast: there is no PE 9 in the world team, which has PEs 0 to";
     ends("no-such-root", 101, &[said]);

@@ -205,6 +205,14 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             barrier_all();
             world.alltoallv_into(array, &vec![[1]; n], works[my_pe() % 2]);
         }
+        // What the root scatters is taken for places of parts that do not exist.
+        "two-ways-to-scatter" => {
+            let places = vec![[0, 1 << 20, 0usize]; shmem::n_pes()];
+            match my_pe() {
+                0 => drop(world.scatter(&places, 0)),
+                _ => drop(world.scatter_parts::<u8>(&[[]; 0], 0)),
+            }
+        }
         _ => {}
     }
     let mut world = Some(world);
@@ -247,7 +255,7 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
             "fcollect-too-long" => fcollect(array, array),
             "lock-twice" => {
                 // A lock may be tried in vain, and its guard may be dropped by another thread.
-                let lock = Lock::at(array);
+                let lock = Lock::at(array.elem(0));
                 let held = lock.lock();
                 assert!(lock.try_lock().is_none());
                 let thread = std::thread::spawn(|| drop(held));

@@ -99,8 +99,8 @@ fn outside() {
     wrong!(none, realloc(array, 1));
     wrong!(none, free(array));
     wrong!(none, Lock::new());
-    wrong!(none, Lock::at(array).lock());
-    wrong!(none, Lock::at(array).try_lock());
+    wrong!(none, Lock::at(array.elem(0)).lock());
+    wrong!(none, Lock::at(array.elem(0)).try_lock());
     wrong!(none, array.read(0));
     wrong!(none, array.write(0, 1));
     wrong!(none, array.value(0).read());
@@ -186,7 +186,7 @@ fn inside(array: SymSlice<u64>) {
     wrong!("PE 77 does not exist", node_of(77));
     wrong!("PE 77 does not exist", Team::world().world_pe(77));
     wrong!("alignment 3 is no power of two", alloc_aligned::<u8>(1, 3));
-    wrong!("element 0 of", Lock::at(array.at(..0)));
+    wrong!("the array has 0", Lock::at(array.at(..0)));
     let words = "a mask of 1 for 4 words";
     wrong!(words, test_all(array, Some(&[false]), Cmp::Eq, 1));
     wrong!(words, wait_until_any(array, Some(&[true]), Cmp::Eq, 1));

@@ -40,6 +40,14 @@ impl Combine {
         }
     }
 
+    /// What [`combine`] makes of a value of `O`, which the caller has. To run it that value must have been forgotten.
+    pub(super) const fn of<T: Datum, O: ReduceOp<T>>() -> Self {
+        Self {
+            run: combine_all::<T, O>,
+            names: || [type_name::<T>(), type_name::<O>()],
+        }
+    }
+
     pub(super) fn names(self) -> [&'static str; 2] {
         (self.names)()
     }
@@ -50,10 +58,7 @@ impl Combine {
 pub const fn combine<T: Datum, O: ReduceOp<T>>(op: O) -> Combine {
     // It exists from now on, and has no bytes that could lie anywhere.
     std::mem::forget(op);
-    Combine {
-        run: combine_all::<T, O>,
-        names: || [type_name::<T>(), type_name::<O>()],
-    }
+    Combine::of::<T, O>()
 }
 
 /// # Safety

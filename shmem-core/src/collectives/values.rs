@@ -182,7 +182,7 @@ impl Team {
     /// What this member gets of the parts of all.
     ///
     /// # Panics
-    /// If `part` is shorter than the part of this member.
+    /// If `part` is shorter than the part of this member, or the parts have no such elements as this member wants.
     #[track_caller]
     pub(crate) fn gather_elements<T: Datum>(
         &self,
@@ -194,6 +194,14 @@ impl Team {
         assert!(
             range(&ends, self.my_pe()).len() <= part.len(),
             "the part of this PE is shorter than it says"
+        );
+        // What another PE says that is in a different collective.
+        assert!(
+            wanted.start <= wanted.end && wanted.end <= ends(self.n_pes() - 1),
+            "elements {} to {} of {}: another PE is in a different collective of {self} (SHMEM_CHECK=1 finds it)",
+            wanted.start,
+            wanted.end,
+            ends(self.n_pes() - 1)
         );
         let (rt, _guard) = self.enter(call, say);
         let size = size_of::<T>();
@@ -362,19 +370,34 @@ impl Team {
         })
     }
 
-    /// Of a value that does not fit into its place each member gathers all.
+    /// Each member gathers all values: for one that does not fit into its place.
     #[track_caller]
-    pub(crate) fn reduce_large<T: Datum, O: ReduceOp<T>>(&self, value: T, op: &O) -> T {
+    fn reduce_large<T: Datum, O: ReduceOp<T>>(&self, value: T, op: &O) -> T {
         let all = self.gather_one(Collective::Reduce, value);
         let made = all.into_iter().reduce(|a, b| op.combine(a, b));
         made.expect("a team has members")
     }
 
-    /// Combines slices of equal length, element by element, as many elements at a time as [`VALUE_SIZE`] bytes hold. An
-    /// element fits there.
+    /// Compares what members are about to reduce, where that is compared (`SHMEM_CHECK`).
+    #[track_caller]
+    pub(crate) fn say_reduction<T: Datum, O: ReduceOp<T>>(&self, values: &[T], _op: &O) {
+        let say =
+            |said: Announcement| said.combined(values.len(), size_of::<T>(), Combine::of::<T, O>());
+        drop(self.enter(Collective::Reduce, say));
+    }
+
+    /// Combines slices of equal length, element by element, as many elements at a time as [`VALUE_SIZE`] bytes hold, or
+    /// one.
     #[track_caller]
     pub(crate) fn reduce_in_pieces<T: Datum, O: ReduceOp<T>>(&self, values: &mut [T], op: O) {
-        let (size, combine) = (size_of::<T>(), combine(op));
+        let size = size_of::<T>();
+        if size > VALUE_SIZE {
+            for value in values {
+                *value = self.reduce_large(*value, &op);
+            }
+            return;
+        }
+        let combine = combine(op);
         let (rt, _guard) = self.enter(Collective::Reduce, |said| {
             said.combined(values.len(), size, combine)
         });
@@ -414,8 +437,8 @@ impl Team {
         }
     }
 
-    /// The largest of the values of all members, and the lowest number of a member that gives it. A NaN loses against a
-    /// number.
+    /// The largest of the values of all members, and the lowest number of a member that gives an equal one. A NaN loses
+    /// against a number.
     ///
     /// ```
     /// # let world = shmem::init().unwrap();
@@ -426,7 +449,8 @@ impl Team {
     /// **Collective** over the team: two reductions.
     ///
     /// # Panics
-    /// As [`sync`](Self::sync).
+    /// If no member gives the value, because a [`Number`] of the program's makes another one of two; and as
+    /// [`sync`](Self::sync).
     ///
     /// # Spec
     /// None; MPI has `MPI_MAXLOC`.
@@ -438,13 +462,14 @@ impl Team {
         (found, self.first_with(value, found))
     }
 
-    /// The smallest of the values of all members, and the lowest number of a member that gives it. A NaN loses against a
-    /// number.
+    /// The smallest of the values of all members, and the lowest number of a member that gives an equal one. A NaN loses
+    /// against a number.
     ///
     /// **Collective** over the team: two reductions.
     ///
     /// # Panics
-    /// As [`sync`](Self::sync).
+    /// If no member gives the value, because a [`Number`] of the program's makes another one of two; and as
+    /// [`sync`](Self::sync).
     ///
     /// # Spec
     /// None; MPI has `MPI_MINLOC`.
@@ -460,10 +485,12 @@ impl Team {
     #[track_caller]
     fn first_with<T: Number>(&self, value: T, found: T) -> usize {
         let is_nan = |value: T| value.partial_cmp(&value).is_none();
-        match value == found || is_nan(found) {
+        let first = match value == found || is_nan(found) {
             true => self.min(self.my_pe()),
             false => self.min(usize::MAX),
-        }
+        };
+        assert!(first != usize::MAX, "no PE of {self} gives {found:?}");
+        first
     }
 
     /// The sum of the values of the members before this one; member 0 gets zero. Where a member's part of a
@@ -511,6 +538,7 @@ macro_rules! reductions {
             ///
             /// # Spec
             #[doc = concat!("As `", $spec, "` of OpenSHMEM 1.6, without symmetric memory.")]
+            #[must_use]
             #[track_caller]
             pub fn $name<T: $bound>(&self, value: T) -> T {
                 self.reduce_value(value, $op)

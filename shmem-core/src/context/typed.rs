@@ -172,7 +172,6 @@ impl<M: Mode> Clone for ContextBuilder<M> {
 ///
 /// # Spec
 /// OpenSHMEM 1.6, `shmem_ctx_create`.
-#[must_use]
 pub fn context() -> ContextBuilder {
     ContextBuilder {
         members: None,

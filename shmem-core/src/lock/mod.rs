@@ -11,6 +11,7 @@ use crate::allocate::typed::{alloc, free};
 use crate::error::Error;
 use crate::runtime::{rt, try_rt};
 use crate::symmetric::array::SymSlice;
+use crate::symmetric::element::Element;
 
 /// A lock that all PEs of the job share: one PE at a time holds it, and they get it in the order in
 /// which they asked.
@@ -66,18 +67,18 @@ impl Lock {
     /// As for [`alloc`].
     #[track_caller]
     pub fn new() -> Result<Self, Error> {
-        alloc(1).map(Self::at)
+        alloc(1).map(|word: SymSlice<u64>| Self::at(word))
     }
 
-    /// The lock that is the first element of `word`, which must be 0 on all PEs before one of them
+    /// The lock that is this element, which must be 0 on all PEs before one of them
     /// takes the lock, and which nothing else may write. So arrays of locks can be made.
     ///
     /// # Panics
-    /// If `word` is empty.
+    /// If `word` is an array of another number of elements than one.
     #[track_caller]
     #[must_use]
-    pub fn at(word: SymSlice<u64>) -> Self {
-        Self { word: word.elem(0) }
+    pub fn at(word: impl Element<u64>) -> Self {
+        Self { word: word.one() }
     }
 
     /// Gives the memory of a lock from [`Lock::new`] back.

@@ -27,8 +27,8 @@ impl<'env, M: Mode, E: End> Nbi<'_, 'env, M, E> {
         };
     }
 
-    /// Starts to copy `source` into the first elements of `dest` on `pe`, and to update the first
-    /// element of `signal` there when that is done; see [`put_signal`](crate::put_signal).
+    /// Starts to copy `source` into the first elements of `dest` on `pe`, and to update
+    /// `signal` there when that is done; see [`put_signal`](crate::put_signal).
     ///
     /// # Panics
     /// If `source` is longer than `dest`, `signal` is an array of another number of elements than one, or there is no such PE.

@@ -11,7 +11,8 @@ pub(crate) mod sealed {
 
 /// One symmetric element: a [`Sym`](crate::Sym), or a [`SymSlice`] with exactly one element.
 ///
-/// A longer array is refused, because an index was forgotten there: `array.elem(i)` and `array.value(i)` are one element.
+/// Functions that take one element reject a longer array, in which an index was forgotten: `array.elem(i)` and
+/// `array.value(i)` are one element.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not one symmetric element of type `{T}`",
     label = "not one symmetric element",
@@ -21,7 +22,7 @@ pub trait Element<T: Datum>: Copy + sealed::Sealed {
     /// The array of one element.
     ///
     /// # Panics
-    /// If it is none.
+    /// If the array has another number of elements.
     #[doc(hidden)]
     fn one(self) -> SymSlice<T>;
 }

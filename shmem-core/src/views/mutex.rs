@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use super::scalar::{Sym, alloc_value};
+use crate::allocate::typed::free;
 use crate::datum::Datum;
 use crate::error::Error;
 use crate::lock::{Lock, LockGuard};
@@ -70,8 +71,14 @@ impl<T: Datum> Mutex<T> {
     #[track_caller]
     pub fn new(value: T) -> Result<Self, Error> {
         let value = alloc_value(value)?;
-        let lock = Lock::new()?;
-        Ok(Self { lock, value })
+        match Lock::new() {
+            Ok(lock) => Ok(Self { lock, value }),
+            Err(e) => {
+                // The error that the program can do something about is the first.
+                let _freed = free(value.slice());
+                Err(e)
+            }
+        }
     }
 
     /// Gives the memory back.
@@ -83,7 +90,7 @@ impl<T: Datum> Mutex<T> {
     #[track_caller]
     pub fn free(self) -> Result<(), Error> {
         self.lock.free()?;
-        crate::allocate::typed::free(self.value.slice())
+        free(self.value.slice())
     }
 
     /// Waits until it is this PE's turn, and gets the value.
@@ -118,7 +125,8 @@ impl<T: Datum> Mutex<T> {
 /// The value of a [`Mutex`], which this PE alone has. Dropping it puts back what was changed, then lets the next PE have its
 /// turn.
 ///
-/// It does so while its thread panics, too. Dropped after finalize it does nothing.
+/// A guard that is dropped while its thread panics does the same: the next PE may find a value that is half changed. A guard
+/// that is dropped after finalize does nothing.
 #[must_use = "the mutex is let go when its guard is dropped"]
 pub struct MutexGuard<T: Datum> {
     value: T,

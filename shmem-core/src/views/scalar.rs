@@ -168,6 +168,7 @@ impl<T: Datum> Sym<T> {
     /// # Panics
     /// If there is no such PE.
     #[inline]
+    #[must_use]
     #[track_caller]
     pub fn get(self, pe: usize) -> T {
         rma::g(self.0, pe)

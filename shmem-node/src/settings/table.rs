@@ -54,7 +54,8 @@ settings! {
     Usual {
         symmetric_size: u64 = "256M", "SHMEM_SYMMETRIC_SIZE" | "SMA_SYMMETRIC_SIZE",
             "bytes, with an optional k, m, g or t (powers of 1024)", value::heap_size,
-            "Size of each PE's symmetric heap, rounded up to a multiple of 64. Pages are used when touched.";
+            "Size of each PE's symmetric heap, rounded up to a multiple of 64. Pages are used when touched. \
+             shmrun --heap sets it, too.";
         statics_size: StaticsSize = "auto", "SHMEM_STATICS_SIZE",
             "auto, or bytes as for SHMEM_SYMMETRIC_SIZE", choices::statics_size,
             "Room for the static data of a C program, which is symmetric memory too. auto takes what the \

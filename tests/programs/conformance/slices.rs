@@ -34,7 +34,7 @@ fn sums(team: &Team, len: usize) {
 fn slices_are_combined() {
     let (world, me, n) = (Team::world(), my_pe(), n_pes());
     for len in [0, 1, 63, 64, 65, 512, 513, usual_or(3000, 100_000)] {
-        sums(&world, len);
+        sums(world, len);
     }
     let mut low: Vec<i16> = (0..1000).map(|i| (i + me) as i16).collect();
     let mut high = low.clone();
@@ -50,6 +50,12 @@ fn slices_are_combined() {
         std::array::from_fn(|i| a[i].max(b[i]))
     });
     assert_eq!(large, vec![[n as u32 - 1; 200]; 3]);
+    let mut large = [[me as u32; 200]];
+    world.max_slice(large.as_flattened_mut());
+    assert_eq!(large, [[n as u32 - 1; 200]]);
+    let mut alone = [[me as u64; 120]];
+    world.sum_slice(&mut alone);
+    assert_eq!(alone, [[(n * (n - 1) / 2) as u64; 120]]);
     world.sum_slice(&mut [[0u8; 0]; 2]);
 }
 
@@ -112,7 +118,8 @@ fn slices_on_teams() {
     let (world, me, n) = (Team::world(), my_pe(), n_pes());
     let half = n.div_ceil(2) as isize;
     let evens = world.split_strided(0, 2, half).unwrap();
-    for team in evens.iter().chain([Team::shared()]) {
+    let all = world.split_strided(0, 1, n as isize).unwrap();
+    for team in evens.iter().chain(&all).chain([Team::shared()]) {
         let (number, members) = (team.my_pe(), team.n_pes());
         for len in [1, 700, usual_or(3000, 20_000)] {
             sums(team, len);
@@ -129,7 +136,7 @@ fn slices_on_teams() {
         let numbers: Vec<usize> = (0..members).map(|i| team.world_pe(i)).collect();
         assert_eq!(team.scatter(&numbers, 0), me);
     }
-    if let Some(team) = evens {
+    for team in [evens, all].into_iter().flatten() {
         team.destroy();
     }
 }
@@ -149,7 +156,9 @@ fn slices_without_room() {
             Err(_) => most /= 2,
         }
     }
-    sums(&world, 3000);
+    let room = scratch(3000 * size_of::<u64>(), |array: SymSlice<u8>| array.len());
+    assert!(room.is_err(), "{room:?}");
+    sums(world, 3000);
     let root = n_pes() - 1;
     assert_eq!(
         world.broadcast_slice(&filled(my_pe(), 12_000), root),
@@ -165,7 +174,7 @@ fn slices_back_to_back() {
     let (world, me, n) = (Team::world(), my_pe(), n_pes());
     let mut next = noise(29);
     for i in 0..usual_or(60, 300usize) {
-        let (root, len) = (next() as usize % n, next() as usize % 1000);
+        let (root, len) = (next() as usize % n, next() as usize % 4000);
         if me == next() as usize % n && i % 8 == 0 {
             std::thread::yield_now();
         }
@@ -174,7 +183,7 @@ fn slices_back_to_back() {
                 world.broadcast_slice(&filled(me, len), root),
                 filled(root, len)
             ),
-            1 => sums(&world, len),
+            1 => sums(world, len),
             2 => assert_eq!(world.gather(me, root).is_some(), me == root),
             3 => assert_eq!(world.scatter(&(0..n).collect::<Vec<_>>(), root), me),
             _ => assert_eq!(world.reduce_value(me * i, Max), (n - 1) * i, "{i}"),

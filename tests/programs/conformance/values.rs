@@ -40,6 +40,9 @@ fn sums_of_values() {
         (height(highest) as f32, highest)
     );
     assert_eq!(world.min_loc(height(me) as i64), (0, 0));
+    let partly = if me == n - 1 { 1.5 } else { f64::NAN };
+    assert_eq!(world.max_loc(partly), (1.5, n - 1));
+    assert_eq!(world.min_loc(if me == 0 { 0.0 } else { -0.0 }).1, 0);
     let (nan, first) = world.max_loc(f64::NAN);
     assert!(nan.is_nan() && first == 0);
     let bits = world.reduce_value(1u128 << (me % 128), |a: u128, b: u128| a | b);
