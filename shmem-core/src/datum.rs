@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
     label = "not a `Datum`",
     note = "other PEs write any bytes there, so all bytes must be values of it: numbers, and arrays and structs of them",
     note = "for a struct: `#[derive(Clone, Copy, Debug, shmem::Datum)]` and `#[repr(C)]`",
-    note = "for a `bool`, `u8` with 0 and 1; for an enum, its number; for text, `u8`s; references and `Vec`s mean nothing to other PEs"
+    note = "for a `bool`, `u8` with 0 and 1; for an enum, its number; for text, `u8`s; references and `Vec`s mean nothing to other PEs",
+    note = "collectives of a slice or a `Vec` are others: `broadcast_slice`, `gather_parts`, `scatter_parts`, `alltoallv`"
 )]
 pub unsafe trait Datum: Copy + Send + Sync + Debug + 'static {}
 
@@ -169,6 +170,12 @@ pub trait Atomic: Datum + PartialEq + sealed::Word {
 }
 
 /// An integer that atomics can add to and combine bitwise (standard and bitwise AMO types).
+#[diagnostic::on_unimplemented(
+    message = "atomics cannot add to a `{Self}`, nor combine or compare it",
+    label = "not an integer of 32 or 64 bits",
+    note = "those of OpenSHMEM take `u32`, `i32`, `u64`, `i64`, `usize` and `isize`; a floating-point number can be set, swapped and fetched",
+    note = "several PEs add floating-point numbers by `sum`, or one after the other under a `Mutex`"
+)]
 pub trait AtomicInt: Atomic + Bits {}
 
 macro_rules! atomics {

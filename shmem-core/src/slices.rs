@@ -183,7 +183,8 @@ impl Team {
     /// }
     /// ```
     ///
-    /// **Collective** over the team. Meant for what fits into a cache: it goes through boxes of 18 KiB.
+    /// **Collective** over the team. Any length works, but the parts go to all nodes, through boxes of 18 KiB. Megabytes are
+    /// sent to the root alone by [`alltoallv`](Self::alltoallv) of the world team, with empty parts for the others.
     ///
     /// # Panics
     /// If there is no member `root`; and as [`sync`](Self::sync).
@@ -258,7 +259,9 @@ impl Team {
     /// assert_eq!(world.scatter_parts(&rows, 0), vec![world.my_pe(); world.my_pe()]);
     /// ```
     ///
-    /// **Collective** over the team. Meant for what fits into a cache: it goes through boxes of 18 KiB, all of it to all nodes.
+    /// **Collective** over the team. Any length works, but all of it goes to all nodes, through boxes of 18 KiB. Of megabytes
+    /// [`alltoallv`](Self::alltoallv) of the world team sends each part to its PE alone, if all PEs but the root give empty
+    /// parts.
     ///
     /// # Panics
     /// If there is no member `root`, or `root` does not give a part for each member; and as [`sync`](Self::sync).

@@ -3,8 +3,9 @@
 use shmem_node::contract;
 use shmem_node::settings::TABLE;
 
-/// Names that users of other libraries may look for, and the settings here.
-const ELSEWHERE: [(&str, &str); 2] = [
+/// Names that users may guess, or know from other libraries, and the settings here.
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("SHMEM_HEAP", "SHMEM_SYMMETRIC_SIZE"),
     ("SHMEM_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE"),
     ("SHMEM_SYMMETRIC_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE"),
 ];

@@ -143,8 +143,8 @@ impl Repr {
         if found.c || found.transparent {
             return Ok(found);
         }
-        let what = "a Datum needs `#[repr(C)]` (or `#[repr(transparent)]`): without it the compiler orders the fields \
-                    as it likes, in each program differently";
+        let what = "a Datum needs `#[repr(C)]` (or `#[repr(transparent)]`): without it the order of the fields may \
+                    differ between programs";
         Err(Error::new_spanned(&input.ident, what))
     }
 

@@ -16,7 +16,7 @@ pub(crate) mod sealed {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not one symmetric element of type `{T}`",
     label = "not one symmetric element",
-    note = "give a `Sym`, or a `SymSlice` with one element, such as `array.elem(i)`"
+    note = "give a `Sym<{T}>`, or a `SymSlice<{T}>` with one element, such as `array.elem(i)`; signals are `u64`"
 )]
 pub trait Element<T: Datum>: Copy + sealed::Sealed {
     /// The array of one element.

@@ -83,10 +83,10 @@ impl<T: Datum> Mutex<T> {
 
     /// Gives the memory back.
     ///
-    /// **Collective**, as [`free`](crate::free) is. No PE has the value or waits for it.
+    /// **Collective**, as [`free`] is. No PE has the value or waits for it.
     ///
     /// # Errors
-    /// As for [`free`](crate::free).
+    /// As for [`free`].
     #[track_caller]
     pub fn free(self) -> Result<(), Error> {
         self.lock.free()?;

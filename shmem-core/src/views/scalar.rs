@@ -67,7 +67,7 @@ pub fn alloc_value<T: Datum>(value: T) -> Result<Sym<T>, Error> {
     alloc_from(&[value]).map(Sym)
 }
 
-/// A field of a symmetric struct, as a [`Sym`](crate::Sym): `field!(element, Struct, field)`.
+/// A field of a symmetric struct, as a [`Sym`]: `field!(element, Struct, field)`.
 ///
 /// The element is a `Sym`, or a `SymSlice` of one element. Fields of fields are written with dots.
 ///
