@@ -70,7 +70,7 @@ impl Team {
             return self.reduce_in_pieces(values, op);
         }
         let _recorded = self.composed(Routine::Reduce);
-        // Whoever gives another length is found here, and not where it allocates something else or nothing.
+        // Here SHMEM_CHECK reports a PE that gives another length, before that PE allocates another array or none.
         self.say_reduction(values, &op);
         let mut op = Some(op);
         let in_room = self.with_room(values.len(), |array| {

@@ -25,7 +25,7 @@ fn stem(name: &str) -> Option<&str> {
         .or_else(|| name.strip_prefix("SMA_"))
 }
 
-/// What to tell a user who has set these variables.
+/// The notes for a user who has set these variables.
 pub(crate) fn notes<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut meant: Vec<_> = names
         .into_iter()

@@ -364,6 +364,10 @@ fn mistakes_in_arguments_panic_with_the_values() {
         assert_eq!(code, Some(101), "{options}: {err}");
         let said = "elements 0 to 1048576 of 0: another PE is in a different collective";
         assert!(err.contains(said), "{options}: {err}");
+        let (code, err) = run(options, "two-ways-to-scatter-more", &[("SHMEM_CHECK", "0")]);
+        assert_eq!(code, Some(101), "{options}: {err}");
+        let said = "1048576 of 2305843009213693952: another PE is in a different collective";
+        assert!(err.contains(said), "{options}: {err}");
     }
     let said = "broadcast: there is no PE 9 in the world team, which has PEs 0 to";
     ends("no-such-root", 101, &[said]);

@@ -213,6 +213,14 @@ fn in_company(mishap: &str, world: World) -> Result<(), shmem::Error> {
                 _ => drop(world.scatter_parts::<u8>(&[[]; 0], 0)),
             }
         }
+        // As above, of so many that their bytes are no number.
+        "two-ways-to-scatter-more" => {
+            let places = vec![[0, 1 << 20, 1usize << 61]; shmem::n_pes()];
+            match my_pe() {
+                0 => drop(world.scatter(&places, 0)),
+                _ => drop(world.scatter_parts::<u64>(&[[]; 0], 0)),
+            }
+        }
         _ => {}
     }
     let mut world = Some(world);

@@ -165,7 +165,7 @@ fn make_node(
             node_of,
             n_nodes,
             number: meeting.node,
-            // Whoever emulates nodes has all of them here.
+            // A job that emulates nodes has all of them on this machine.
             on_machine: match settings.emulated_node {
                 Some(_) => meeting.n_pes,
                 None => n_local,
@@ -177,7 +177,7 @@ fn make_node(
     let segment = match made {
         Ok(segment) => segment,
         Err(e) => {
-            // Whoever waits sees this PE end, and not before it has told why.
+            // PEs that wait here see this PE end, which prints its error first.
             std::mem::forget(host);
             return Err(e);
         }
@@ -195,7 +195,7 @@ fn join_node(meeting: &Meeting, me: u32, node_of: &[u32]) -> Result<Shared, Erro
     let node = NodeView::attach(shared.tables.as_fd(), shared.heap.as_fd())?;
     if node.node_of() != node_of {
         return Err(Error::Launch(format!(
-            "PE {me} and the first PE of its node were told different things about the nodes of the job"
+            "PE {me} and the first PE of its node have different lists of the nodes of the job"
         )));
     }
     Ok((node, shared.heap, shared.xrc))

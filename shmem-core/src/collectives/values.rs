@@ -195,16 +195,15 @@ impl Team {
             range(&ends, self.my_pe()).len() <= part.len(),
             "the part of this PE is shorter than it says"
         );
-        // What another PE says that is in a different collective.
+        let (size, all) = (size_of::<T>(), ends(self.n_pes() - 1));
+        // These numbers come from other PEs, and a PE that is in a different collective gives any.
         assert!(
-            wanted.start <= wanted.end && wanted.end <= ends(self.n_pes() - 1),
-            "elements {} to {} of {}: another PE is in a different collective of {self} (SHMEM_CHECK=1 finds it)",
+            wanted.start <= wanted.end && wanted.end <= all && all.checked_mul(size).is_some(),
+            "elements {} to {} of {all}: another PE is in a different collective of {self} (SHMEM_CHECK=1 finds it)",
             wanted.start,
-            wanted.end,
-            ends(self.n_pes() - 1)
+            wanted.end
         );
         let (rt, _guard) = self.enter(call, say);
-        let size = size_of::<T>();
         let mut got = Vec::<T>::with_capacity(wanted.len());
         // SAFETY: the part is long enough; the vector has room for what is wanted, which fills it; any bytes are values.
         unsafe {
@@ -300,7 +299,8 @@ impl Team {
         let mut ends = self.gather_all(call, say, &[len], |i| i + 1);
         let mut end = 0;
         for len in &mut ends {
-            end += *len;
+            // Too much is found before it is gathered.
+            end = len.saturating_add(end);
             *len = end;
         }
         ends
